@@ -17,6 +17,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from raftlog.errors import InvalidOption, SchemaMismatch
 from raftlog.machines.evolution import widens
+from raftlog.records.schema_text import canonical
 from raftlog.spark.column_names import renamed
 from raftlog.spark.metadata_columns import METADATA, without_metadata
 
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
 
 _NULLABILITY = ("nullable", "containsNull", "valueContainsNull")
 """The keys with which the JSON of a type allows nulls inside it."""
+
+
+def check_types(given: StructType) -> None:
+    """Check that a topic can hold each type of these columns, whatever topic there is. Raises
+    `InvalidOption`, which lists what a topic can hold."""
+    for field in given.fields:
+        canonical(StructType([field]).jsonValue())
 
 
 def topic_struct(topic: TopicInfo, *, include_metadata: bool) -> StructType:
@@ -48,8 +56,9 @@ def check_projection(wanted: StructType, topic: TopicInfo) -> None:
     with their types.
 
     The order is free, and each column may be named once. Names may differ in case. Raises
-    `SchemaMismatch`.
+    `SchemaMismatch`; for a type that no topic can hold `InvalidOption`.
     """
+    check_types(wanted)
     have = topic_struct(topic, include_metadata=True)
     lines = projection_problems(wanted, have, "the topic")
     if lines:
@@ -267,7 +276,7 @@ def _words(field: StructField) -> str:
 
 def _tree(data_type: DataType, dropped: tuple[str, ...] = ("metadata",)) -> Any:
     """A type as plain JSON values, without the keys that do not count."""
-    return _plain(json.loads(data_type.json()), dropped)
+    return _plain(canonical(data_type.jsonValue()), dropped)
 
 
 def _plain(tree: Any, dropped: tuple[str, ...]) -> Any:

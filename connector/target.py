@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import StructType
 
 from raftlog.errors import SchemaChanged, TopicNotFound
+from raftlog.records.schema_text import parse_schema
 from raftlog.spark import connection
 from raftlog.spark.column_names import check_case, in_other_case, matched
 from raftlog.spark.metadata_columns import check_reserved, is_metadata, without_metadata
 from raftlog.spark.options import CreateTopic, SinkOptions
-from raftlog.spark.schema import check_writable, creation_text, merge_of
+from raftlog.spark.schema import check_types, check_writable, creation_text, merge_of
 
 if TYPE_CHECKING:
     from raftlog import TopicInfo
@@ -47,6 +48,7 @@ def find(
     a creation is an entry in the controller's log.
     """
     check_reserved(schema, name)
+    check_types(schema)
     try:
         client = connection.client(options.connection, starting=starting)
         topic = client.describe_topic(name)
@@ -61,9 +63,7 @@ def find(
 
 def check_creatable(schema: StructType) -> None:
     """Check that a topic can have these columns. Raises `InvalidOption`."""
-    from raftlog.records.arrow_types import schema_of
-
-    schema_of(creation_text(schema))
+    parse_schema(creation_text(schema))
 
 
 def made(options: SinkOptions, name: str, schema: StructType) -> TopicInfo:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import StructType
 
 from raftlog.errors import SchemaMismatch
+from raftlog.records.schema_text import canonical
 from raftlog.spark.column_names import matched, renamed
 from raftlog.spark.metadata_columns import METADATA_NAMES
 from raftlog.spark.schema import topic_struct
@@ -81,7 +82,7 @@ def check_fits(planned: StructType, topic: TopicInfo) -> None:
             if not field.nullable:
                 lines.append(f"  {field.name}: NOT NULL in the query, missing in the topic")
             continue
-        wanted_tree, own_tree = field.dataType.jsonValue(), have.dataType.jsonValue()
+        wanted_tree, own_tree = (canonical(one.dataType.jsonValue()) for one in (field, have))
         if _joined(wanted_tree, own_tree) != _without_metadata(wanted_tree):
             lines.append(
                 f"  {field.name}: {field.dataType.simpleString()} in the query, "

@@ -133,7 +133,7 @@ class LogClient(TopicReads):
             InvalidTopicName: No topic can have this name.
             InvalidOption: No topic can have this schema or these settings.
             TooFewNodes: There are fewer nodes than `replicas`.
-            RulesTooOld: The cluster's rules do not know settings yet.
+            RulesTooOld: The cluster's rules do not know settings, or one of the types, yet.
         """
         changes = settings_argument(settings or {})
         return topics.create(
@@ -198,7 +198,8 @@ class LogClient(TopicReads):
             SchemaMismatch: A type does not hold each value of its column.
             SchemaChanged: Somebody else altered the topic since, in another way.
             InvalidOption: There is no such column, or no topic can have one like this.
-            RulesTooOld: The cluster's rules do not know changes of columns yet.
+            RulesTooOld: The cluster's rules do not know changes of columns, or one of the types,
+                yet.
         """
         info = self._known(topic)
         changes = column_changes(info, add, types, rename, drop, drop_not_null)

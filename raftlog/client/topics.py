@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 
 from raftlog.client.arguments import topic_argument
 from raftlog.client.connection import Connection
 from raftlog.client.retries import Deadline
 from raftlog.core.types import CONTROLLER_GROUP
-from raftlog.errors import TopicNotFound, TopicRecreated
+from raftlog.errors import RulesTooOld, TopicNotFound, TopicRecreated
 from raftlog.machines.commands import AlterSchema, TopicInfo
 from raftlog.machines.evolution import ColumnChange
-from raftlog.machines.schema import Schema
+from raftlog.machines.schema import RULES_WITH_TYPES, Schema, later_type
 from raftlog.machines.settings import TopicSetting
 from raftlog.wire.calls import (
     ALTER_SCHEMA,
     ALTER_TOPIC,
     CREATE_TOPIC,
     DELETE_TOPIC,
+    DESCRIBE_CLUSTER,
     DESCRIBE_TOPIC,
     LIST_TOPICS,
     AlterTopicCall,
     CreateTopicCall,
     DeleteTopicCall,
+    DescribeCluster,
     DescribeTopic,
     ListTopics,
 )
@@ -38,6 +41,7 @@ def create(
     replicas: int,
 ) -> TopicInfo:
     """Create the topic under a new incarnation."""
+    _check_types(connection, name, [field.type for field in schema.fields])
     call = CreateTopicCall(
         name=name,
         incarnation=uuid.uuid4().hex,
@@ -59,6 +63,7 @@ def alter_schema(
     connection: Connection, topic: TopicInfo, changes: tuple[ColumnChange, ...]
 ) -> TopicInfo:
     """Change these columns of the schema that `topic` has; the topic with all of them."""
+    _check_types(connection, topic.name, [change.type for change in changes])
     command = AlterSchema(
         name=topic.name,
         incarnation=topic.incarnation,
@@ -66,6 +71,18 @@ def alter_schema(
         changes=changes,
     )
     return connection.call_leader(CONTROLLER_GROUP, ALTER_SCHEMA, command).topic
+
+
+def _check_types(connection: Connection, topic: str, types: Iterable[str]) -> None:
+    """Refuse columns of types that some node may not know. A leader of an earlier version would
+    take them, because it looks into no type, and its compaction would end at the first batch."""
+    found = later_type(types)
+    if found is None:
+        return
+    rules = connection.call_leader(CONTROLLER_GROUP, DESCRIBE_CLUSTER, DescribeCluster()).rules
+    if rules < RULES_WITH_TYPES:
+        what = f"The type {found}"
+        raise RulesTooOld(topic=topic, what=what, rules=rules, needed=RULES_WITH_TYPES)
 
 
 def named(connection: Connection, name: str, deadline: Deadline | None = None) -> TopicInfo:

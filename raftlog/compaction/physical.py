@@ -29,6 +29,8 @@ _PLAIN: dict[pa.DataType, pa.DataType] = {
     pa.timestamp("us", tz="UTC"): pa.int64(),
     pa.timestamp("us"): pa.int64(),
     pa.string(): pa.binary(),
+    pa.time64("ns"): pa.int64(),
+    pa.duration("us"): pa.int64(),
 }
 
 

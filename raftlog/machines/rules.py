@@ -19,7 +19,8 @@ at one index of the log, so all replicas switch at the same entry.
    drain changes nothing of whether a node leaves.
 9. Schemas of topics that evolve.
 10. Epochs that overwrite a topic.
-12. Retention that waits for reader groups.
+11. Retention that waits for reader groups.
+12. Columns of types that earlier programs do not know.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ RULES_WITH_OVERWRITE = 10
 RULES_WAITING_FOR_READERS = 11
 """The first rules that know the settings by which retention waits for reader groups."""
 
-RULES_LATEST = 11
+RULES_LATEST = 12
 """The highest version that this program knows."""
 
 

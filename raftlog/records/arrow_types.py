@@ -1,8 +1,11 @@
 """Schemas as Arrow's: a topic's types to Arrow's, and Arrow's to a topic's.
 
 A topic's columns are always of the canonical Arrow types: `timestamp[us, UTC]`, `string` and
-`binary` (not large, no views), `date32`, `decimal128`, list elements named `element`, map entries
-`key` and `value`, and no metadata. Spark's `to_arrow_schema(..., "UTC")` gives the same.
+`binary` (not large, no views), `date32`, `time64[ns]`, `duration[us]`, `decimal128`, list elements
+named `element`, map entries `key` and `value`, a variant as a struct of `value` and `metadata`, and
+no metadata but the mark of a variant. Spark's `to_arrow_schema(..., "UTC")` gives the same. Arrow's
+types lack the digits of a time, the units of an interval and a string's collation: these are in
+the topic's type only.
 """
 
 from __future__ import annotations
@@ -15,11 +18,21 @@ import pyarrow as pa
 
 from raftlog.machines.schema import RESERVED_NAMES, Schema
 from raftlog.records.schema_text import make_schema, parse_schema
-from raftlog.records.spark_types import JsonType, refusal
+from raftlog.records.spark_types import COLLATED, INTERVALS, TIMES, JsonType, refusal
 
 _AnyList: TypeAlias = "pa.ListType[Any] | pa.LargeListType[Any] | pa.FixedSizeListType[Any, Any]"
 
-_PRIMITIVES: dict[str, pa.DataType] = {
+_VARIANT_MARK = {b"variant": b"true"}
+"""The metadata of the field `metadata`, by which Spark tells a variant from a struct like it."""
+
+_VARIANT = pa.struct(
+    [
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field("metadata", pa.binary(), nullable=False, metadata=_VARIANT_MARK),
+    ]
+)
+
+_NAMED: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "byte": pa.int8(),
     "short": pa.int16(),
@@ -33,7 +46,16 @@ _PRIMITIVES: dict[str, pa.DataType] = {
     "string": pa.string(),
     "binary": pa.binary(),
 }
-_NAMES = {arrow: name for name, arrow in _PRIMITIVES.items()}
+_NAMES = {arrow: name for name, arrow in _NAMED.items()}
+
+_PRIMITIVES: dict[str, pa.DataType] = {
+    **_NAMED,
+    "variant": _VARIANT,
+    **dict.fromkeys(TIMES, pa.time64("ns")),
+    **dict.fromkeys(INTERVALS, pa.duration("us")),
+}
+
+_TIME_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
 # ---------------------------------------------------------------- from a topic's schema to Arrow's
@@ -61,6 +83,8 @@ def _to_arrow(value: JsonType) -> pa.DataType:
         plain = _PRIMITIVES.get(value)
         if plain is not None:
             return plain
+        if value.startswith(COLLATED):
+            return pa.string()
         digits = value.removeprefix("decimal(").removesuffix(")").split(",")
         return pa.decimal128(int(digits[0]), int(digits[1]))
     match value["type"]:
@@ -118,7 +142,7 @@ def schema_from_arrow(given: pa.Schema) -> Schema:
     """A topic schema that holds such batches without loss, version 1 with ids from 1.
 
     Reserved metadata columns are left out. Raises `InvalidOption` for a type that no topic type
-    holds without loss (unsigned 64-bit, times of day, durations, Arrow's null type).
+    holds without loss (unsigned 64-bit, Arrow's intervals, Arrow's null type).
     """
     return make_schema(
         [
@@ -151,6 +175,10 @@ def spark_type_or_none(given: pa.DataType) -> JsonType | None:
         return "date"
     if pa.types.is_timestamp(given):
         return "timestamp_ntz" if given.tz is None else "timestamp"
+    if pa.types.is_time(given):
+        return f"time({_TIME_DIGITS[given.unit]})"
+    if pa.types.is_duration(given):
+        return "interval day to second"
     if pa.types.is_decimal(given):
         fits = given.precision <= 38 and 0 <= given.scale <= given.precision
         return f"decimal({given.precision},{given.scale})" if fits else None
@@ -170,6 +198,8 @@ def _nested_to_spark(given: pa.DataType) -> JsonType | None:
             return None
         nullable = given.item_field.nullable
         return {"type": "map", "keyType": key, "valueType": item, "valueContainsNull": nullable}
+    if _is_variant(given):
+        return "variant"
     if pa.types.is_struct(given):
         fields = []
         for field in given:
@@ -181,6 +211,10 @@ def _nested_to_spark(given: pa.DataType) -> JsonType | None:
             )
         return {"type": "struct", "fields": fields}
     return None
+
+
+def _is_variant(given: pa.DataType) -> bool:
+    return given == _VARIANT and given.field("metadata").metadata == _VARIANT_MARK
 
 
 def is_text(given: pa.DataType) -> bool:

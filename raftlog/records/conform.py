@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, time, timedelta
 from functools import lru_cache
 from numbers import Integral
 from typing import Any
@@ -19,10 +20,10 @@ from raftlog.records.arrow_types import (
     is_text,
     map_of,
     nulls,
-    spark_type,
     spark_type_or_none,
 )
 from raftlog.records.schema_text import field_ddl, type_ddl
+from raftlog.records.spark_types import INTERVALS, TIMES, JsonType
 
 # ---------------------------------------------------------------- differences
 
@@ -45,7 +46,7 @@ def _difference(schema: Schema, given: pa.Schema) -> str | None:
     wanted = arrow_schema(schema)
     for column, field in zip(schema.fields, wanted, strict=True):
         positions = given.get_all_field_indices(field.name)
-        ddl = field_ddl(field.name, spark_type(field.type), field.nullable)
+        ddl = field_ddl(column.name, json.loads(column.type), column.nullable)
         if not positions:
             if not schema.was_added(column):
                 lines.append(f"  missing: {ddl}")
@@ -89,6 +90,10 @@ def fits(given: pa.DataType, wanted: pa.DataType) -> bool:
         return (given.tz is None) == (wanted.tz is None)
     if types.is_date(given):
         return types.is_date(wanted)
+    if types.is_time(given):
+        return types.is_time(wanted)
+    if types.is_duration(given):
+        return types.is_duration(wanted)
     if is_text(given) or is_bytes(given):
         return types.is_string(wanted) if is_text(given) else types.is_binary(wanted)
     return _nested_fits(given, wanted)
@@ -160,53 +165,75 @@ def batch_from_rows(
         lines = "\n".join(f"  extra:   {name}" for name in sorted(extra, key=str))
         raise SchemaMismatch(topic=topic, difference=lines)
     columns = []
-    for field in wanted:
+    for column, field in zip(schema.fields, wanted, strict=True):
+        kind = json.loads(column.type)
         values = [row.get(field.name) for row in rows]
         try:
-            line = _silent_loss(values, field.type, field.name)
+            line = _silent_loss(values, kind, field.name)
             columns.append(pa.array(values, _relaxed(field.type)))
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-            line = f"  differs: {field.name} {type_ddl(spark_type(field.type))}: {error}"
+            line = f"  differs: {field.name} {type_ddl(kind)}: {error}"
         if line is not None:
             raise SchemaMismatch(topic=topic, difference=line)
     return conform(pa.RecordBatch.from_arrays(columns, names=wanted.names), schema, topic)
 
 
-def _silent_loss(values: Sequence[Any], kind: pa.DataType, path: str) -> str | None:
+_TAKEN: dict[str, type] = {
+    **dict.fromkeys(("byte", "short", "integer", "long"), Integral),
+    **dict.fromkeys(TIMES, time),
+    **dict.fromkeys(INTERVALS, timedelta),
+}
+"""What is taken for a type of which `pa.array` takes more: it truncates 1.5 to 1, and takes a
+number for a time or an interval."""
+
+
+_VARIANT: JsonType = {
+    "type": "struct",
+    "fields": [{"name": "value", "type": "binary"}, {"name": "metadata", "type": "binary"}],
+}
+"""The parts of a variant, as a row gives them."""
+
+
+def _silent_loss(values: Sequence[Any], kind: JsonType, path: str) -> str | None:
     """What `pa.array` would drop of these values without an error, or None.
 
-    It leaves out keys that a struct lacks, truncates 1.5 to 1 and a datetime to its date. The
-    check looks at the set of the values' types, not at each value.
+    It leaves out keys that a struct lacks, truncates numbers (`_TAKEN`) and a datetime to its date.
+    The check looks at the set of the values' types, not at each value.
     """
-    if pa.types.is_integer(kind) or pa.types.is_date(kind):
-        types = set(map(type, values)) - {type(None)}
-        if pa.types.is_integer(kind):
-            cut = sorted(found.__name__ for found in types if not issubclass(found, Integral))
-        else:
-            cut = sorted(found.__name__ for found in types if issubclass(found, datetime))
-        if cut:
-            return f"  differs: {path} {type_ddl(spark_type(kind))}; given {', '.join(cut)}"
-    elif pa.types.is_list(kind):
+    if kind == "variant":
+        kind = _VARIANT
+    if isinstance(kind, str):
+        return _loss_by_type(values, kind, path)
+    if kind["type"] == "array":
         members = [m for value in values if isinstance(value, (list, tuple)) for m in value]
-        return _silent_loss(members, kind.value_type, path)
-    elif pa.types.is_map(kind):
+        return _silent_loss(members, kind["elementType"], path)
+    if kind["type"] == "map":
         maps = [value.items() if isinstance(value, dict) else value for value in values if value]
         keys = [key for pairs in maps for key, _ in pairs]
         items = [item for pairs in maps for _, item in pairs]
-        below = _silent_loss(keys, kind.key_type, path)
-        return below or _silent_loss(items, kind.item_type, path)
-    elif pa.types.is_struct(kind):
-        rows = [value for value in values if isinstance(value, dict)]
-        extra = set().union(*rows) - {part.name for part in kind}
-        if extra:
-            return f"  extra:   {path}.{min(extra, key=str)}"
-        for part in kind:
-            below = _silent_loss(
-                [row.get(part.name) for row in rows], part.type, f"{path}.{part.name}"
-            )
-            if below is not None:
-                return below
+        below = _silent_loss(keys, kind["keyType"], path)
+        return below or _silent_loss(items, kind["valueType"], path)
+    rows = [value for value in values if isinstance(value, dict)]
+    parts = {part["name"]: part["type"] for part in kind["fields"]}
+    extra = set().union(*rows) - set(parts)
+    if extra:
+        return f"  extra:   {path}.{min(extra, key=str)}"
+    for name, part in parts.items():
+        below = _silent_loss([row.get(name) for row in rows], part, f"{path}.{name}")
+        if below is not None:
+            return below
     return None
+
+
+def _loss_by_type(values: Sequence[Any], kind: str, path: str) -> str | None:
+    types = set(map(type, values)) - {type(None)}
+    if kind in _TAKEN:
+        cut = sorted(found.__name__ for found in types if not issubclass(found, _TAKEN[kind]))
+    elif kind == "date":
+        cut = sorted(found.__name__ for found in types if issubclass(found, datetime))
+    else:
+        return None
+    return f"  differs: {path} {type_ddl(kind)}; given {', '.join(cut)}" if cut else None
 
 
 def _cast(column: pa.Array[Any], wanted: pa.DataType) -> pa.Array[Any]:

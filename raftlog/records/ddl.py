@@ -12,7 +12,15 @@ from typing import Any
 import sqlglot
 from sqlglot import exp
 
-from raftlog.records.spark_types import DECIMAL_DEFAULT, JsonType, nested_too_deep, refusal
+from raftlog.records.spark_types import (
+    DECIMAL_DEFAULT,
+    TIME_DEFAULT,
+    JsonType,
+    collated,
+    nested_too_deep,
+    refusal,
+    unknown_type,
+)
 
 _Type = exp.DataType.Type
 _PLAIN = {
@@ -29,6 +37,7 @@ _PLAIN = {
     _Type.TIMESTAMPNTZ: "timestamp_ntz",
     _Type.TEXT: "string",
     _Type.BINARY: "binary",
+    _Type.VARIANT: "variant",
 }
 _REST_OF_COLUMN = re.compile(r"[^,<>\n]{0,40}")
 _MARKUP = re.compile(r"\x1b\[[0-9;]*m")
@@ -77,9 +86,12 @@ def _first_problem(error: Exception) -> str:
 
 
 def _read_type(node: exp.Expression) -> JsonType:
-    if not isinstance(node, exp.DataType) or not isinstance(node.this, _Type):
-        raise refusal(f"has the type {node.sql('spark')}, which a topic cannot hold")
-    name = node.this.value
+    if not isinstance(node, exp.DataType):
+        raise unknown_type(node.sql("spark"))
+    if isinstance(node.this, exp.Interval) and node.this.unit is not None:
+        return f"interval {node.this.unit.sql('spark').lower()}"
+    if not isinstance(node.this, _Type):
+        raise unknown_type(node.sql("spark"))
     arguments = node.expressions
     match node.this:
         case _Type.STRUCT:
@@ -92,15 +104,20 @@ def _read_type(node: exp.Expression) -> JsonType:
         case _Type.DECIMAL if len(arguments) <= 2:
             digits = [argument.name for argument in arguments]
             return f"decimal({','.join([*digits, '0'][:2])})" if digits else DECIMAL_DEFAULT
+        case _Type.TIME if len(arguments) <= 1:
+            return f"time({arguments[0].name})" if arguments else TIME_DEFAULT
+        case _Type.TEXT if "collate" in node.args and not arguments:
+            return collated(node.args["collate"].sql("spark"))
         case plain if plain in _PLAIN and not arguments:
             return _PLAIN[plain]
         case _:
-            raise refusal(f"has the type {name}, which a topic cannot hold in this form")
+            raise unknown_type(node.this.value)
 
 
 def _read_field(node: exp.Expression) -> dict[str, Any]:
     if not isinstance(node, exp.ColumnDef) or node.kind is None:
         raise refusal(f"has {node.sql('spark')!r} where a column should stand")
+    kind = _read_type(node.kind)
     nullable = True
     for constraint in node.constraints:
         match constraint.kind:
@@ -108,6 +125,8 @@ def _read_field(node: exp.Expression) -> dict[str, Any]:
                 nullable = False
             case exp.CommentColumnConstraint():
                 pass  # for people; a topic keeps none
+            case exp.CollateColumnConstraint() if kind == "string":
+                kind = collated(constraint.kind.this.sql("spark"))
             case _:
                 raise refusal(f"gives column {node.name!r} a constraint other than NOT NULL")
-    return {"name": node.name, "type": _read_type(node.kind), "nullable": nullable}
+    return {"name": node.name, "type": kind, "nullable": nullable}

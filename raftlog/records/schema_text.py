@@ -1,28 +1,32 @@
 """Schemas as text: Spark's DDL and Spark's JSON, checked and brought into canonical form.
 
 The canonical form of a type is what PySpark's `DataType.json()` gives (sorted keys, no spaces),
-without metadata. Types: string, binary, boolean, byte, short, integer, long, float, double,
-date, timestamp, timestamp_ntz, decimal(p,s), and struct, array and map of these. Spark's other
-types (char, varchar, intervals, variant) are refused, because a topic could only hold something
-else in their place.
+without metadata: Spark writes a collation there, and here it is part of the type's name (`string
+collate UNICODE_CI`), as Spark reads it too. Types: those of `spark_types.PRIMITIVES`, decimal(p,s),
+strings with a collation, and struct, array and map of these. Spark's other types (char, varchar,
+year-month and calendar intervals, void, its spatial ones and those of users) are refused, because a
+topic could only hold something else in their place.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from raftlog.errors import InvalidOption
 from raftlog.machines.schema import RESERVED_NAMES, Field, Schema
 from raftlog.records.spark_types import (
+    COLLATED,
     DECIMAL_DEFAULT,
     NESTING_MAX,
     PRIMITIVES,
     JsonType,
+    collated,
     nested_too_deep,
     refusal,
+    unknown_type,
 )
 
 DECIMAL_PRECISION_MAX = 38
@@ -95,41 +99,63 @@ def _schema(fields: list[dict[str, Any]]) -> Schema:
     )
 
 
-def canonical(value: object, depth: int = 0) -> JsonType:
+_COLLATIONS = "__COLLATIONS"
+"""The key in a column's metadata under which Spark has the collations of its strings, each by its
+path: `name`, and `name.element`, `name.key`, `name.value` below that."""
+
+_Collations = Mapping[str, Any]
+_NONE: _Collations = {}
+
+
+def canonical(value: object) -> JsonType:
     """A type of Spark's JSON in canonical form. Raises `InvalidOption`."""
+    return _canonical(value, 0, "", _NONE)
+
+
+def _canonical(value: object, depth: int, path: str, collations: _Collations) -> JsonType:
+    """`path`, `collations`: where the type stands in its column, and what the column's metadata
+    says."""
     if depth > NESTING_MAX:
         raise nested_too_deep()
     if isinstance(value, str):
-        return _canonical_name(value)
+        return _canonical_name(value, collations.get(path))
     if not isinstance(value, dict):
         raise refusal(f"has {value!r} in the place of a type")
+    below = depth + 1
     match value.get("type"):
         case "struct":
             return _canonical_struct(value, depth)
         case "array":
+            element = value.get("elementType")
             return {
                 "type": "array",
-                "elementType": canonical(value.get("elementType"), depth + 1),
+                "elementType": _canonical(element, below, f"{path}.element", collations),
                 "containsNull": _flag(value, "containsNull"),
             }
         case "map":
+            key, item = value.get("keyType"), value.get("valueType")
             return {
                 "type": "map",
-                "keyType": canonical(value.get("keyType"), depth + 1),
-                "valueType": canonical(value.get("valueType"), depth + 1),
+                "keyType": _canonical(key, below, f"{path}.key", collations),
+                "valueType": _canonical(item, below, f"{path}.value", collations),
                 "valueContainsNull": _flag(value, "valueContainsNull"),
             }
         case other:
-            raise refusal(f"has the type {other!r}, which a topic cannot hold")
+            raise unknown_type(repr(other))
 
 
-def _canonical_name(name: str) -> str:
+def _canonical_name(name: str, collation: object) -> JsonType:
+    """`collation`: what a column's metadata says of this place, such as `icu.UNICODE_CI`."""
+    if name == "string" and collation is not None:
+        return collated(str(collation).partition(".")[2])
     if name in PRIMITIVES:
         return name
+    if name.startswith(COLLATED):
+        return collated(name.removeprefix(COLLATED))
     plain = DECIMAL_DEFAULT if name == "decimal" else name.replace(" ", "")
     match = _DECIMAL.fullmatch(plain)
     if match is None:
-        raise refusal(f"has the type {name!r}, which a topic cannot hold")
+        raise unknown_type(repr(name))
     precision, scale = (int(digits[:4]) for digits in match.groups())
     if not (1 <= precision <= DECIMAL_PRECISION_MAX and scale <= precision):
         raise refusal(
@@ -152,9 +178,10 @@ def _canonical_struct(value: dict[str, Any], depth: int) -> JsonType:
         if not _is_text(name):
             raise refusal(f"has the field name {name!r}, which is not valid Unicode")
         try:
-            kind = canonical(field.get("type"), depth + 1)
+            kind = _canonical(field.get("type"), depth + 1, name, _collations(field))
         except InvalidOption as error:
-            raise refusal(f"names the column {name!r}, which {error.problem}") from None
+            problem = f"names the column {name!r}, which {error.problem}"
+            raise refusal(problem, error.advice) from None
         fields.append(
             {
                 "name": name,
@@ -168,6 +195,16 @@ def _canonical_struct(value: dict[str, Any], depth: int) -> JsonType:
         if names.count(name) > 1:
             raise refusal(f"names the field {name!r} twice")
     return {"type": "struct", "fields": fields}
+
+
+def _collations(field: dict[str, Any]) -> _Collations:
+    metadata = field.get("metadata")
+    found = metadata.get(_COLLATIONS) if isinstance(metadata, dict) else None
+    if found is None:
+        return _NONE
+    if not isinstance(found, dict):
+        raise refusal(f"has {found!r} in the place of collations")
+    return found
 
 
 def _is_text(name: str) -> bool:
@@ -209,6 +246,8 @@ def field_ddl(name: str, value: JsonType, nullable: bool) -> str:
 def type_ddl(value: JsonType) -> str:
     """The DDL of a canonical type."""
     if isinstance(value, str):
+        if value.startswith(COLLATED):
+            return COLLATED.upper() + value.removeprefix(COLLATED)
         return PRIMITIVES.get(value, value.upper())
     match value["type"]:
         case "array":

@@ -13,12 +13,18 @@ from typing import Any
 
 import pytest
 
+from raftlog import LogClient, TopicInfo, connect
 from raftlog.chaos.cluster import free_ports, wait_for
 from raftlog.cli.cluster_folder import ClusterFolder, record
 from raftlog.core.types import CONTROLLER_GROUP, Payload
-from raftlog.errors import ExitCode, LogFromNewerVersion
+from raftlog.errors import ExitCode, LogFromNewerVersion, RulesTooOld
+from raftlog.machines.commands import AlterSchema
+from raftlog.machines.evolution import ADD, ColumnChange
 from raftlog.machines.rules import RULES_LATEST
+from raftlog.machines.schema import RULES_WITH_TYPES, Schema
+from raftlog.records.arrow_types import schema_of
 from raftlog.storage.posix import PosixFileSystem
+from raftlog.wire.calls import ALTER_SCHEMA, CREATE_TOPIC, CreateTopicCall
 from tests.recorded.make import CLUSTER_ID, OneNode
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "rules-1"
@@ -39,10 +45,18 @@ def cluster(tmp_path: Path) -> ClusterFolder:
     return made
 
 
+OLDER = (
+    "import raftlog.machines.rules as r; r.RULES_LATEST = {}; "
+    "from raftlog.cli.main import main; main()"
+)
+"""The program as if it were an earlier one, as far as that depends on the rules that it knows."""
+
+
 @contextmanager
-def served(cluster: ClusterFolder) -> Iterator[subprocess.Popen[str]]:
+def served(cluster: ClusterFolder, rules: int = RULES_LATEST) -> Iterator[subprocess.Popen[str]]:
     words = ["serve", "--node", "1", "--data", str(cluster.folder)]
-    command = [sys.executable, "-m", "raftlog", *words]
+    program = ["-m", "raftlog"] if rules == RULES_LATEST else ["-c", OLDER.format(rules)]
+    command = [sys.executable, *program, *words]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield process
@@ -62,21 +76,67 @@ def told(cluster: ClusterFolder, *words: str) -> Any:
     return json.loads(ended.stdout) if ended.returncode == ExitCode.OK else None
 
 
+def wait_for_rules(cluster: ClusterFolder, version: int) -> Any:
+    """The status with which the cluster applies these rules."""
+    status: list[Any] = []
+
+    def is_there() -> bool:
+        status[:] = [told(cluster, "status")]
+        return status[0] is not None and status[0]["rules"] == version
+
+    wait_for(is_there, f"rules {version}", DEADLINE_S)
+    return status[0]
+
+
 def test_the_data_of_the_first_release_is_served_and_upgraded(cluster: ClusterFolder) -> None:
     expected = json.loads((RECORDED / "expected.json").read_text())["groups"]
     with served(cluster):
-        status: list[Any] = []
-
-        def upgraded() -> bool:
-            status[:] = [told(cluster, "status")]
-            return status[0] is not None and status[0]["rules"] == RULES_LATEST
-
-        wait_for(upgraded, "the rules to be raised", DEADLINE_S)
-        assert status[0]["behind_rules"] == []
+        assert wait_for_rules(cluster, RULES_LATEST)["behind_rules"] == []
         for group in expected.values():
             if "topic" in group:
                 (mark,) = told(cluster, "watermark", group["topic"])
                 assert mark["high_water_mark"] == group["commands"][-1]["mark"]
+
+
+def test_types_that_an_older_program_lacks_wait_for_the_upgrade(cluster: ClusterFolder) -> None:
+    """By the client, because an older leader takes them; by a newer leader, whoever asks."""
+    before = RULES_WITH_TYPES - 1
+    schema = schema_of("at time, s string")
+    with served(cluster, before), connect(cluster.addresses[1]) as client:
+        wait_for_rules(cluster, before)
+        topic = client.create_topic("plain", "id bigint")
+        asked = (
+            lambda: client.create_topic("typed", schema),
+            lambda: client.alter_schema(topic, add="d interval day"),
+            lambda: _call(client, CREATE_TOPIC, _creation(schema)),
+            lambda: _call(client, ALTER_SCHEMA, _addition(topic, '"interval day"')),
+        )
+        for ask in asked:
+            with pytest.raises(RulesTooOld, match=r"The type (time|interval day)") as caught:
+                ask()
+            assert (caught.value.rules, caught.value.needed) == (before, RULES_WITH_TYPES)
+    with served(cluster):
+        wait_for_rules(cluster, RULES_LATEST)
+        with connect(cluster.addresses[1]) as client:
+            added = client.alter_schema(topic, add="d interval day")
+            assert [field.type for field in added.schema.fields] == ['"long"', '"interval day"']
+            assert client.create_topic("typed", schema).schema == schema
+
+
+def _call(client: LogClient, call: Any, request: Any) -> None:
+    """As a client would that leaves all checks to the leader."""
+    client._connection.call_leader(CONTROLLER_GROUP, call, request)
+
+
+def _creation(schema: Schema) -> CreateTopicCall:
+    return CreateTopicCall(
+        name="typed", incarnation="9" * 32, schema=schema, if_not_exists=False, replicas=0
+    )
+
+
+def _addition(topic: TopicInfo, kind: str) -> AlterSchema:
+    change = ColumnChange(action=ADD, name="d", type=kind)
+    return AlterSchema(name=topic.name, incarnation=topic.incarnation, version=1, changes=(change,))
 
 
 def test_a_node_stops_before_an_entry_of_a_newer_version(cluster: ClusterFolder) -> None:

@@ -36,6 +36,15 @@ _PLAIN: dict[str, st.SearchStrategy[Any]] = {
     "timestamp_ntz": _NAIVE,
     "string": st.text(st.characters(codec="utf-8"), max_size=80),
     "binary": st.binary(max_size=80),
+    "variant": st.fixed_dictionaries({"value": st.binary(), "metadata": st.binary()}),
+    "string collate UNICODE_CI": st.text(st.characters(codec="utf-8"), max_size=80),
+    **{
+        f"time({digits})": st.integers(0, 10**digits * 86_400 - 1).map(
+            lambda number, unit_ns=10 ** (9 - digits): number * unit_ns
+        )
+        for digits in (0, 6, 9)
+    },
+    **dict.fromkeys(("interval hour", "interval day to second"), _integers(64)),
 }
 
 _DECIMALS = st.integers(1, 38).flatmap(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pyarrow as pa
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import given, settings
 
 from raftlog.errors import InvalidOption
 from raftlog.machines.schema import Schema
-from raftlog.records.arrow_types import arrow_schema, schema_from_arrow, schema_of
+from raftlog.records.arrow_types import arrow_schema, arrow_type, schema_from_arrow, schema_of
+from raftlog.records.schema_text import parse_json
 from tests.records.spark_json import struct_json
 from tests.records.strategies import SCHEMAS
 
@@ -18,8 +20,14 @@ from tests.records.strategies import SCHEMAS
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(SCHEMAS)
-def test_a_schema_survives_arrow(schema: Schema):
-    assert schema_from_arrow(arrow_schema(schema)) == schema
+def test_a_schema_survives_arrow_but_for_what_arrow_cannot_say(schema: Schema):
+    assert schema_from_arrow(arrow_schema(schema)) == parse_json(_as_arrow_says(schema))
+
+
+def _as_arrow_says(schema: Schema) -> str:
+    text = re.sub(r'"string collate \w+"', '"string"', struct_json(schema))
+    text = re.sub(r'"time\(\d\)"', '"time(9)"', text)
+    return re.sub(r'"interval [a-z ]+"', '"interval day to second"', text)
 
 
 @settings(max_examples=40)
@@ -29,8 +37,7 @@ def test_the_arrow_schema_is_the_one_spark_asks_for(schema: Schema):
     pandas_types = pytest.importorskip("pyspark.sql.pandas.types")
     spark = types.StructType.fromJson(json.loads(struct_json(schema)))
     assert pandas_types.to_arrow_schema(spark, timezone="UTC") == arrow_schema(schema)
-    assert spark.json() == struct_json(schema)
-    assert [field.type for field in schema.fields] == [field.dataType.json() for field in spark]
+    assert parse_json(spark.json()) == schema
 
 
 @pytest.mark.parametrize(
@@ -47,6 +54,17 @@ def test_the_arrow_schema_is_the_one_spark_asks_for(schema: Schema):
         (pa.decimal256(38, 3), "a DECIMAL(38,3)"),
         (pa.large_list(pa.int32()), "a ARRAY<INT>"),
         (pa.list_(pa.int32(), 2), "a ARRAY<INT>"),
+        (pa.time32("s"), "a TIME(0)"),
+        (pa.time32("ms"), "a TIME(3)"),
+        (pa.time64("us"), "a TIME(6)"),
+        (pa.time64("ns"), "a TIME(9)"),
+        (pa.duration("ns"), "a INTERVAL DAY TO SECOND"),
+        (pa.duration("s"), "a INTERVAL DAY TO SECOND"),
+        (arrow_type('"variant"'), "a VARIANT"),
+        (
+            pa.struct([pa.field(name, pa.binary(), False) for name in ("value", "metadata")]),
+            "a STRUCT<value: BINARY NOT NULL, metadata: BINARY NOT NULL>",
+        ),
     ],
     ids=str,
 )
@@ -59,11 +77,10 @@ def test_arrow_types_become_the_canonical_type_that_holds_them(given_type, ddl: 
     [
         pa.uint64(),
         pa.float16(),
-        pa.time64("us"),
-        pa.duration("us"),
+        pa.month_day_nano_interval(),
         pa.null(),
         pa.decimal256(50, 2),
-        pa.list_(pa.time32("s")),
+        pa.list_(pa.uint64()),
         pa.struct([pa.field("b", pa.null())]),
     ],
     ids=str,

@@ -30,14 +30,14 @@ def _conformed(values: list, kind: pa.DataType, ddl: str) -> pa.Array:
 def test_a_difference_says_everything_column_by_column():
     schema = schema_of("id BIGINT NOT NULL, name STRING, at TIMESTAMP, n INT")
     given_schema = pa.schema(
-        [("id", pa.string()), ("at", pa.timestamp("us")), ("n", pa.null()), ("x", pa.time32("s"))]
+        [("id", pa.string()), ("at", pa.timestamp("us")), ("n", pa.null()), ("x", pa.uint64())]
     )
     assert difference(schema, given_schema) == "\n".join(
         [
             "  differs: id BIGINT NOT NULL; given STRING",
             "  missing: name STRING",
             "  differs: at TIMESTAMP; given TIMESTAMP_NTZ",
-            "  extra:   x the Arrow type time32[s]",
+            "  extra:   x the Arrow type uint64",
         ]
     )
 
@@ -310,3 +310,36 @@ def test_a_row_that_would_lose_something_is_a_mismatch(row: dict, problem: str):
     )
     with pytest.raises(SchemaMismatch, match=problem):
         batch_from_rows([row], schema, "t")
+
+
+def test_times_and_intervals_are_taken_in_any_unit_and_never_truncated():
+    schema = schema_of("t TIME(3), d INTERVAL HOUR, v VARIANT")
+    given_batch = pa.record_batch(
+        {
+            "t": pa.array([1], pa.time32("s")),
+            "d": pa.array([3_900_000_007_000], pa.duration("ns")),
+            "v": pa.array([{"value": b"\x0c\x01", "metadata": b"\x01\0\0"}]),
+        }
+    )
+    fitted = conform(given_batch, schema, "t")
+    assert fitted.column("t").cast("int64").to_pylist() == [1_000_000_000]
+    assert fitted.column("d").to_pylist() == [datetime.timedelta(seconds=3900, microseconds=7)]
+    lossy = given_batch.set_column(1, "d", pa.array([1], pa.duration("ns")))
+    with pytest.raises(SchemaMismatch, match="d: Casting from duration"):
+        conform(lossy, schema, "t")
+    incomplete = given_batch.set_column(2, "v", pa.array([{"value": b"", "metadata": None}]))
+    with pytest.raises(SchemaMismatch, match="metadata: a null"):
+        conform(incomplete, schema, "t")
+
+
+def test_rows_give_times_and_intervals_as_python_s_own_types_only():
+    schema = schema_of("t TIME, d ARRAY<INTERVAL DAY>")
+    row = {"t": datetime.time(1, 2, 3, 4), "d": [datetime.timedelta(days=1, microseconds=1)]}
+    assert batch_from_rows([row], schema, "t").to_pylist() == [row]
+    for wrong, line in (
+        ({"t": 1.5}, r"t TIME\(6\); given float"),
+        ({"t": 1}, r"t TIME\(6\); given int"),
+        ({"d": [1.5]}, "d INTERVAL DAY; given float"),
+    ):
+        with pytest.raises(SchemaMismatch, match=line):
+            batch_from_rows([row, wrong], schema, "t")

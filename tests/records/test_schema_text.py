@@ -108,6 +108,17 @@ def test_ddl_gives_fields_in_order_with_ids_from_one():
         ("STRUCT<a: INT>", "integer"),
         ("`a` int;", "integer"),
         ("a int -- the key", "integer"),
+        ("a variant", "variant"),
+        ("a time", "time(6)"),
+        ("a time(0)", "time(0)"),
+        ("a TIME(9)", "time(9)"),
+        ("a interval day", "interval day"),
+        ("a INTERVAL DAY TO SECOND", "interval day to second"),
+        ("a interval minute to second not null", "interval minute to second"),
+        ("a string collate UNICODE_CI", "string collate UNICODE_CI"),
+        ("a string not null collate de_AUT_AI", "string collate de_AUT_AI"),
+        ("a string collate sr_Cyrl_SRB_CI_AI_RTRIM", "string collate sr_Cyrl_SRB_CI_AI_RTRIM"),
+        ("a string collate UTF8_BINARY", "string"),
     ],
 )
 def test_every_spelling_of_spark_is_read(ddl: str, kind: str):
@@ -132,8 +143,18 @@ def test_every_spelling_of_spark_is_read(ddl: str, kind: str):
         ("a int, a string", "'a' twice"),
         ("a struct<b int, b int>", "'b' twice"),
         ("a varchar(3)", "VARCHAR"),
-        ("a interval day", "INTERVAL"),
-        ("a variant", "VARIANT"),
+        ("a char(3)", "CHAR"),
+        ("a interval", "INTERVAL"),
+        ("a interval year", "interval year"),
+        ("a interval days", "interval days"),
+        ("a interval second to day", "interval second to day"),
+        ("a array<interval year to month>", "interval year to month"),
+        ("a time(10)", r"time\(10\)"),
+        ("a time with time zone", "TIMETZ"),
+        ("a string collate unicode_ci", "the collation unicode_ci"),
+        ("a array<string collate nonsense>", "the collation nonsense"),
+        ("a string(3) collate UNICODE", "TEXT"),
+        ("a int collate UNICODE", "other than NOT NULL"),
         ("a datetime", "DATETIME"),
         ("a int default 3", "other than NOT NULL"),
         ("a int primary key", "other than NOT NULL"),
@@ -152,7 +173,10 @@ def test_ddl_that_says_what_a_topic_cannot_hold_is_refused(ddl: str, problem: st
     with pytest.raises(InvalidOption, match=problem) as caught:
         parse_schema(ddl)
     assert caught.value.option == "schema"
-    assert "id BIGINT NOT NULL" in caught.value.remedy
+    remedy = caught.value.remedy
+    assert any(
+        part in remedy for part in ("id BIGINT NOT NULL", "INTERVAL DAY TO SECOND", "collations()")
+    )
 
 
 @pytest.mark.parametrize("depth", [400, 4_000])
@@ -184,6 +208,20 @@ def test_json_metadata_is_dropped_and_absent_flags_mean_nullable():
     assert schema == parse_schema("a ARRAY<BIGINT>")
 
 
+def test_collations_in_metadata_are_part_of_the_types_of_their_places():
+    inner = {"name": "a.b", "type": "string", "metadata": {"__COLLATIONS": {"a.b": "icu.de"}}}
+    parts = {"type": "struct", "fields": [{"name": "plain", "type": "string"}, inner]}
+    items = {"type": "array", "elementType": parts}
+    kind = {"type": "map", "keyType": "string", "valueType": items}
+    places = {"c.key": "icu.UNICODE_CI", "c": "icu.fr", "plain": "icu.fr"}
+    (field,) = parse_schema(_struct("c", kind, metadata={"__COLLATIONS": places})).fields
+    made = json.loads(field.type)
+    assert made["keyType"] == "string collate UNICODE_CI"
+    members = made["valueType"]["elementType"]["fields"]
+    assert [member["type"] for member in members] == ["string", "string collate de"]
+    assert "__COLLATIONS" not in field.type
+
+
 def test_reserved_columns_are_left_out_of_json():
     text = json.dumps(
         {
@@ -212,8 +250,14 @@ def _deep() -> object:
         '{"type":"struct","fields":[{"type":"long"}]}',
         '{"type":"array","elementType":"long"}',
         _struct("", "long"),
-        _struct("a", "interval day"),
-        _struct("a", "string collate UTF8_LCASE"),
+        _struct("a", "interval year"),
+        _struct("a", "interval"),
+        _struct("a", "void"),
+        _struct("a", "varchar(3)"),
+        _struct("a", "time(10)"),
+        _struct("a", "string collate nonsense"),
+        _struct("a", "string", metadata={"__COLLATIONS": {"a": "icu"}}),
+        _struct("a", "string", metadata={"__COLLATIONS": ["icu.UNICODE"]}),
         _struct("a", "decimal(1)"),
         _struct("a", {"type": "udt", "class": "x"}),
         _struct("a", 5),
