@@ -238,8 +238,9 @@ def exit_if_unknown(marks: Iterable[Watermark]) -> None:
 
 
 def plain(value: Any) -> Any:
-    """The value in JSON's types: dataclasses as objects, times as ISO text, bytes as UTF-8 text
-    (base64 if they are not UTF-8), and numbers that JSON lacks as Spark's words for them."""
+    """The value in JSON's types: dataclasses as objects, times as ISO text, intervals as
+    `DAYS HH:MM:SS`, bytes as UTF-8 text (base64 if they are not UTF-8), and numbers that JSON lacks
+    as Spark's words for them."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
             field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)
@@ -248,8 +249,10 @@ def plain(value: Any) -> Any:
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
-    if isinstance(value, datetime.datetime | datetime.date):
+    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
         return value.isoformat()
+    if isinstance(value, datetime.timedelta):
+        return _interval_text(value)
     if isinstance(value, bytes):
         return _text_of(value)
     if isinstance(value, decimal.Decimal):
@@ -257,6 +260,14 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value
+
+
+def _interval_text(value: datetime.timedelta) -> str:
+    """As Spark shows an interval: days, then hours to seconds, the sign before all of it."""
+    size = abs(value)
+    clock = size - datetime.timedelta(days=size.days)
+    text = str(clock).rjust(8, "0") if not clock.microseconds else str(clock).rjust(15, "0")
+    return f"{'-' if value < size else ''}{size.days} {text}"
 
 
 def _text_of(value: bytes) -> str:

@@ -51,9 +51,10 @@ def produce(
     """Append rows to a topic: JSON lines, CSV with a header, or Parquet.
 
     The topic must exist and have the file's columns. Timestamps without a zone are UTC. Only
-    Parquet files can have maps. All rows are durable on a majority when this returns. Lines from a
-    pipe or a terminal are sent at the latest 1 second after they came, Parquet at its end. A resend
-    over a failover duplicates none, but running this command again appends the rows again.
+    Parquet files can have maps, intervals and variants. All rows are durable on a majority when
+    this returns. Lines from a pipe or a terminal are sent at the latest 1 second after they came,
+    Parquet at its end. A resend over a failover duplicates none, but running this command again
+    appends the rows again.
     """
     started_s = time.monotonic()
     chosen = _format(file, format_)

@@ -109,7 +109,7 @@ def _batches(
 
 
 def _json_rows(reading: _Reading, text: bytes) -> list[pa.RecordBatch]:
-    """Read JSON. Arrow reads all of JSON's texts except dates, which are cast.
+    """Read JSON. Arrow reads all of JSON's texts except dates and times of day, which are cast.
 
     Arrow takes a line that is `null` for a row without values. If only such lines come before the
     first object, it crashes the process (SIGSEGV, pyarrow 26), so they are refused.
@@ -118,7 +118,11 @@ def _json_rows(reading: _Reading, text: bytes) -> list[pa.RecordBatch]:
     import pyarrow.json as pj
 
     schema = reading.schema
-    dates = [field.name for field in schema if pa.types.is_date(field.type)]
+    dates = [
+        field.name
+        for field in schema
+        if pa.types.is_date(field.type) or pa.types.is_time(field.type)
+    ]
     parsing = pj.ParseOptions(
         explicit_schema=_with_texts(schema, dates), unexpected_field_behavior="infer"
     )
@@ -346,12 +350,23 @@ def _from_texts(batch: pa.RecordBatch, schema: pa.Schema, names: list[str]) -> p
         if pa.types.is_timestamp(wanted):
             column = _with_zone(column)
         try:
+            if pa.types.is_time(wanted):
+                column = _times_of_day(column)
             batch = batch.set_column(number, name, pc.cast(column, wanted))
         except pa.ArrowInvalid as error:
             if len(column) == 1:
                 raise ValueError(_given(name, wanted, texts[0].as_py())) from error
             raise ValueError(f"{_column(name, wanted)} holds another text") from error
     return batch
+
+
+def _times_of_day(texts: pa.Array[Any]) -> pa.Array[Any]:
+    """Times such as 12:34:56.5: Arrow casts no text to them, but times with a date."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    dated: pa.Array[Any] = pc.binary_join_element_wise("1970-01-01T", texts, "")
+    return pc.cast(pc.cast(dated, pa.timestamp("ns")), pa.time64("ns"))
 
 
 def _with_zone(texts: pa.Array[Any]) -> pa.Array[Any]:

@@ -8,11 +8,12 @@ import io
 import json
 from dataclasses import dataclass
 
+import pyarrow as pa
 import pytest
 import typer
 
 from raftlog.cli.output import confirm, make_table, plain, show_json, show_table
-from raftlog.cli.tail import TextLines
+from raftlog.cli.tail import TextLines, _with_nanoseconds
 from raftlog.errors import ExitCode, InvalidOption
 
 
@@ -37,6 +38,9 @@ class Point:
         (b"\xff", "base64:/w=="),
         (datetime.date(2013, 1, 2), "2013-01-02"),
         (datetime.datetime(2013, 1, 2, tzinfo=datetime.UTC), "2013-01-02T00:00:00+00:00"),
+        (datetime.time(1, 2, 3, 4), "01:02:03.000004"),
+        (datetime.timedelta(days=1, hours=2, microseconds=7), "1 02:00:00.000007"),
+        (datetime.timedelta(seconds=-1), "-0 00:00:01"),
         ({"a": [1, (2, b"x")]}, {"a": [1, [2, "x"]]}),
         (Point(x=1, at=datetime.date(2013, 1, 2)), {"x": 1, "at": "2013-01-02"}),
     ],
@@ -99,3 +103,9 @@ def test_a_no_changes_nothing_and_fails(
         confirm("Remove all?")
     assert ended.value.exit_code == ExitCode.FAILED
     assert "Nothing was changed" in capsys.readouterr().err
+
+
+def test_times_are_shown_to_the_nanosecond() -> None:
+    times = pa.array([45_296_123_456_789, None], pa.time64("ns"))
+    shown = _with_nanoseconds(pa.record_batch({"t": times, "n": pa.array([1, 2])}))
+    assert shown.to_pylist() == [{"t": "12:34:56.123456789", "n": 1}, {"t": None, "n": 2}]
