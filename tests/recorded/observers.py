@@ -36,6 +36,8 @@ def record(script: Any) -> None:
         _overwrite(script)
     if RULES_LATEST >= 11:
         _wait_for_readers(script)
+    if RULES_LATEST >= 12:
+        _later_types(script)
 
 
 def _leave(script: Any) -> None:
@@ -115,6 +117,35 @@ def _evolve(script: Any) -> None:
     from raftlog.machines.evolution import ColumnChange, evolved
 
     write = script.node.write
+    register = c.RegisterNode(node=NodeId(1), store_uuid=_STORE, address="127.0.0.1:1", rules=9)
+
+    def change(action: str, name: str, type: str) -> ColumnChange:
+        return ColumnChange(action=action, name=name, type=type)
+
+    _alter_columns(script, register, c.Rules(version=9))
+    # A topic of this node, from before there were others: a new one would have to elect a leader.
+    group, known = next(
+        (local.group, local.machine.info.schema)
+        for local in script.node.multiraft.replicas.values()
+        if hasattr(local.machine, "high_water_mark")
+    )
+    first = evolved(known, [change("add", "gate", '"integer"')])
+    second = evolved(first, [change("set type", "gate", '"long"')])
+    other = evolved(known, [change("add", "a", '"string"')])
+    other = evolved(other, [change("add", "b", '"string"')])
+    later = (second, first, evolved(other, [change("add", "d", '"string"')]))
+    for command in (c.SetSchema(schema=second), c.Rules(version=9), *map(_schema, later)):
+        write(group, command)
+    write(group, c.SnapshotPoint(keep_from=1))
+    write(CONTROLLER_GROUP, c.SnapshotPoint(keep_from=1))
+
+
+def _alter_columns(script: Any, *between: Any) -> None:
+    """Topics in the controller's log, and changes of their columns; `between`: commands that come
+    after the first topic."""
+    from raftlog.machines.evolution import ColumnChange
+
+    write = script.node.write
     text, whole = '"string"', '"integer"'
     schema = Schema(
         version=1,
@@ -123,7 +154,6 @@ def _evolve(script: Any) -> None:
             Field(id=7, name="delay", type=whole, nullable=True),
         ),
     )
-    register = c.RegisterNode(node=NodeId(1), store_uuid=_STORE, address="127.0.0.1:1", rules=9)
 
     def change(action: str, name: str, type: str = "", to: str = "") -> ColumnChange:
         return ColumnChange(action=action, name=name, type=type, to=to)
@@ -143,8 +173,8 @@ def _evolve(script: Any) -> None:
 
     create("evolves-not", "c")
     alter("evolves-not", 1, change("add", "gate", text))
-    write(CONTROLLER_GROUP, register)
-    write(CONTROLLER_GROUP, c.Rules(version=9))
+    for command in between:
+        write(CONTROLLER_GROUP, command)
     alter("evolves-not", 1, change("rename", "delay", to="late"))
     create("evolves", "d")
     for version, *changes in (
@@ -159,20 +189,6 @@ def _evolve(script: Any) -> None:
         (6, change("add", "_offset", text)), (6, change("sort", "text")),
     ):  # fmt: skip
         alter("evolves", version, *changes)
-    # A topic of this node, from before there were others: a new one would have to elect a leader.
-    group, known = next(
-        (local.group, local.machine.info.schema)
-        for local in script.node.multiraft.replicas.values()
-        if hasattr(local.machine, "high_water_mark")
-    )
-    first = evolved(known, [change("add", "gate", whole)])
-    second = evolved(first, [change("set type", "gate", '"long"')])
-    other = evolved(evolved(known, [change("add", "a", text)]), [change("add", "b", text)])
-    later = (second, first, evolved(other, [change("add", "d", text)]))
-    for command in (c.SetSchema(schema=second), c.Rules(version=9), *map(_schema, later)):
-        write(group, command)
-    write(group, c.SnapshotPoint(keep_from=1))
-    write(CONTROLLER_GROUP, c.SnapshotPoint(keep_from=1))
 
 
 def _overwrite(script: Any) -> None:
@@ -199,34 +215,100 @@ def _overwrite(script: Any) -> None:
 
 def _wait_for_readers(script: Any) -> None:
     """The same before rules 11 and under them: settings by which retention waits for readers."""
-    from raftlog.machines.settings import TopicSetting
-
     write = script.node.write
     register = c.RegisterNode(node=NodeId(1), store_uuid=_STORE, address="127.0.0.1:1", rules=11)
-
-    def settings(**values: int) -> tuple[Any, ...]:
-        return tuple(TopicSetting(name=name, value=value) for name, value in values.items())
-
-    def alter() -> None:
-        for values in (
-            {"retention_unread_s": 7}, {"retention_unread_bytes": 1, "retention_s": 1},
-            {"retention_unread_bytes": 1 << 62}, {"retention_unread": 1}, {"retention_unread_s": 0},
-        ):  # fmt: skip
-            command = c.AlterTopic(name="evolves", incarnation="", settings=settings(**values))
-            write(CONTROLLER_GROUP, command)
-
-    alter()
+    _alter_settings(script)
     write(CONTROLLER_GROUP, register)
     write(CONTROLLER_GROUP, c.Rules(version=11))
-    alter()
+    _alter_settings(script)
     local = script.node.multiraft.replicas.get(script.group)
     configure = c.Configure(
         version=local.machine.settings_version + 1,
-        settings=settings(retention_s=100, retention_unread_s=200),
+        settings=_settings(retention_s=100, retention_unread_s=200),
     )
     write(script.group, configure)
     write(script.group, c.Rules(version=11))
     write(script.group, c.SnapshotPoint(keep_from=1))
+
+
+def _alter_settings(script: Any) -> None:
+    for values in (
+        {"retention_unread_s": 7}, {"retention_unread_bytes": 1, "retention_s": 1},
+        {"retention_unread_bytes": 1 << 62}, {"retention_unread": 1}, {"retention_unread_s": 0},
+    ):  # fmt: skip
+        command = c.AlterTopic(name="evolves", incarnation="", settings=_settings(**values))
+        script.node.write(CONTROLLER_GROUP, command)
+
+
+def _settings(**values: int) -> tuple[Any, ...]:
+    from raftlog.machines.settings import TopicSetting
+
+    return tuple(TopicSetting(name=name, value=value) for name, value in values.items())
+
+
+def _later_types(script: Any) -> None:
+    """The same before rules 12 and under them: columns of types that earlier programs do not know,
+    in the controller's log and in a topic's. None of them is widened.
+
+    The controller comes this far only here. Until now it kept to rules 8, because a node that only
+    knows these is still there. So the changes of columns and settings from above come once more.
+    """
+    from raftlog.machines.evolution import ColumnChange, evolved
+
+    write = script.node.write
+    _raise_controller(script, 11)
+    _type_columns(script, "typed-before", "4")
+    _raise_controller(script, 12)
+    _alter_columns(script)
+    _alter_settings(script)
+    _type_columns(script, "typed", "5")
+    local = script.node.multiraft.replicas.get(script.group)
+    for number, kind in enumerate(_LATER[:2]):
+        change = ColumnChange(action="add", name=f"later{number}", type=kind)
+        write(script.group, c.SetSchema(schema=evolved(local.machine.info.schema, [change])))
+        write(script.group, c.Rules(version=12))
+    write(script.group, c.SnapshotPoint(keep_from=1))
+    write(CONTROLLER_GROUP, c.SnapshotPoint(keep_from=1))
+
+
+def _raise_controller(script: Any, version: int) -> None:
+    """Let each node know these rules, and the controller apply by them."""
+    for node, known in sorted(script.node.multiraft.replicas.controller.nodes.items()):
+        if known.store_uuid:
+            register = c.RegisterNode(
+                node=node, store_uuid=known.store_uuid, address=known.address, rules=version
+            )
+            script.node.write(CONTROLLER_GROUP, register)
+    script.node.write(CONTROLLER_GROUP, c.Rules(version=version))
+
+
+_LATER = (
+    *('"time(3)"', '"interval day to second"', '"variant"', '"string collate UNICODE_CI"'),
+    '{"containsNull":true,"elementType":"time(9)","type":"array"}',
+)
+
+
+def _type_columns(script: Any, name: str, incarnation: str) -> None:
+    """A topic with columns of these types, and more that are added to it."""
+    from raftlog.machines.evolution import ColumnChange
+
+    fields = tuple(
+        Field(id=number, name=f"f{number}", type=kind, nullable=True)
+        for number, kind in enumerate(_LATER, 1)
+    )
+    create = c.CreateTopic(
+        name=name, incarnation=incarnation * 32, schema=Schema(version=1, fields=fields),
+        voters=_ids(42, 43), if_not_exists=False, timestamp_us=script.tick(),
+    )  # fmt: skip
+    script.node.write(CONTROLLER_GROUP, create)
+    changes = [
+        ColumnChange(action="add", name=f"g{number}", type=kind)
+        for number, kind in enumerate(_LATER, 1)
+    ]
+    finer = ColumnChange(action="set type", name="f1", type='"time(6)"')
+    for version, some in ((1, changes[:3]), (2, (finer,)), (2, changes[3:]), (1, changes[3:])):
+        command = c.AlterSchema(name=name, incarnation="", version=version, changes=tuple(some))
+        script.node.write(CONTROLLER_GROUP, command)
 
 
 def _schema(schema: Any) -> Any:
