@@ -116,6 +116,27 @@ def test_a_collation_is_part_of_a_column_s_type_wherever_it_stands(lab):
         lab.read(schema="s struct<x: string>").collect()
 
 
+def test_a_first_write_of_collated_strings_makes_a_topic_of_them_whoever_creates_it(lab):
+    """The driver does for a batch, a task for a stream, and the commit for rows that name topics.
+    The next write finds columns of its own types."""
+    data = lab.spark.sql(
+        "SELECT 'Aa' COLLATE UNICODE_CI AS text, 'b' AS plain, "
+        "map('K' COLLATE UTF8_LCASE, array(named_struct('x', 'ß' COLLATE de_AI))) AS nested"
+    )
+    streamed, named = f"{lab.topic}-streamed", f"{lab.topic}-named"
+    for _ in "12":
+        lab.write(data)
+        lab.write(data.selectExpr("*", f"'{named}' AS topic"), topic=None)
+    finish(lab.sink(lab.read_stream(startingOffsets="earliest"), topic=streamed).start())
+    lab.write(data, topic=streamed)
+    for topic, count in ((lab.topic, 2), (named, 2), (streamed, 3)):
+        fields = lab.client.describe_topic(topic).schema.fields
+        assert [field.type for field in fields[:2]] == ['"string collate UNICODE_CI"', '"string"']
+        assert '"string collate UTF8_LCASE"' in fields[2].type
+        assert '"string collate de_AI"' in fields[2].type
+        assert lab.read(subscribe=topic).where("text = 'aA'").count() == count
+
+
 def test_what_no_python_source_passes_is_refused_on_the_driver_with_what_passes(lab):
     lab.create("y int")
     for kind in ("INTERVAL '1' YEAR", "array(INTERVAL '1-2' YEAR TO MONTH)", "NULL"):
