@@ -2,6 +2,7 @@
 
     spark = raftlog.spark.configure(SparkSession.builder).getOrCreate()    settings that are fast
     queries = raftlog.spark.listen(spark)                                  how far each query is
+    raftlog.spark.activate(spark)                                          in a thread of one's own
 
 Every worker process imports it, so the connector's log is set up here, and nothing heavy is
 imported: neither pyspark, grpc nor pyarrow.
@@ -16,15 +17,17 @@ from raftlog.spark import worker_log
 if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
     from raftlog.spark.listener import listen
     from raftlog.spark.session import configure
+    from raftlog.spark.threads import activate
 
 worker_log.install()
 
 _HOMES = {
+    "activate": "raftlog.spark.threads",
     "configure": "raftlog.spark.session",
     "listen": "raftlog.spark.listener",
 }
 
-__all__ = ["configure", "listen"]
+__all__ = ["activate", "configure", "listen"]
 
 
 if not TYPE_CHECKING:  # a checker that saw it would take any name for one of ours

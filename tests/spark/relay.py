@@ -6,6 +6,9 @@ Two queries in one session, `ingest` (FOLDER/files -> `<prefix>numbers`) and `pi
 (`<prefix>numbers` -> `<prefix>words`), each with its own checkpoint and folder of armed moments.
 Prints one line of JSON when both run. With --until-done it ends when everything is written;
 otherwise it runs until it is killed, or ends with the error of a query that failed.
+
+With --columns the rows of `ingest` have more columns than its topic may have yet, and `pipeline`
+finds its topic by a pattern, is limited by bytes, and writes two topics in foreachBatch.
 """
 
 from __future__ import annotations
@@ -13,7 +16,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
@@ -21,12 +26,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter
 
 import raftlog.spark
-from tests.spark.faults import Faults, FaultySource
+from tests.spark.faults import Faults, FaultySource, Moment
 from tests.spark.small_cluster import HOSTS, start_workers
 
 ROWS = "id bigint, s string"
 NOISE = -1
 """The id of all rows that the pipeline invents."""
+WIDENED_AT = 2
+"""With so many more columns, column `n` of the ingest is a bigint, before that an int."""
+ROW_BYTES = 20
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -58,6 +66,8 @@ class Relay:
         self.prefix = prefix
         self.files = work / "files"
         self.topics = {"ingest": f"{prefix}numbers", "pipeline": f"{prefix}words"}
+        self.copies = f"{prefix}copies"
+        """The second topic of a pipeline that writes two."""
         self.checkpoints = {query: work / "checkpoints" / query for query in self.topics}
         self.faults = {query: Faults(work / "faults" / query) for query in self.topics}
 
@@ -74,7 +84,7 @@ def main() -> None:
     spark.dataSource.register(FaultySource)
     sources = {"ingest": files, "pipeline": words}
     writers = [
-        sink(sources[query](spark, relay, options), query, relay, options)
+        written(sources[query](spark, relay, options), query, relay, options)
         for query in options.queries.split(",")
     ]
     try:
@@ -115,35 +125,67 @@ def session(options: argparse.Namespace, work: Path) -> SparkSession:
 def files(spark: SparkSession, relay: Relay, options: argparse.Namespace) -> DataFrame:
     """The rows of the files, so many files for each micro-batch, in the order of their creation."""
     reader = spark.readStream.schema(ROWS).option("maxFilesPerTrigger", options.files_per_batch)
-    return reader.json(str(relay.files))
+    rows = reader.json(str(relay.files))
+    if options.columns is None:
+        return rows
+    number = "int" if options.columns < WIDENED_AT else "bigint"
+    more = [f"id * 10 + {column} AS c{column}" for column in range(options.columns)]
+    return rows.selectExpr("*", f"CAST(id AS {number}) AS n", *more)
 
 
 def words(spark: SparkSession, relay: Relay, options: argparse.Namespace) -> DataFrame:
     """The rows of the first topic, changed a little, and noise: each replay of a batch has other
     noise rows, and another number of them."""
     reader = spark.readStream.format(FaultySource.name()).option("startingOffsets", "earliest")
-    reader = reader.option("subscribe", relay.topics["ingest"])
+    if options.columns is None:
+        reader = reader.option("subscribe", relay.topics["ingest"])
+        reader = reader.option("maxOffsetsPerTrigger", options.rows_per_batch)
+    else:
+        reader = reader.option("subscribePattern", f"{re.escape(relay.prefix)}num.*")
+        reader = reader.option("maxBytesPerTrigger", ROW_BYTES * options.rows_per_batch)
     reader = reader.option("minPartitions", options.partitions)
-    reader = reader.option("maxOffsetsPerTrigger", options.rows_per_batch)
     reader = reader.option("raftlog.bootstrap.servers", options.servers)
     reader = reader.option("faults", str(relay.faults["pipeline"].folder))
     noisy = f"explode(IF(rand() < 0.5, array(id), array(id, {NOISE}))) AS id"
-    with_noise = reader.load().selectExpr(noisy, "s || '!' AS s")
-    return with_noise.selectExpr("id", f"IF(id = {NOISE}, uuid(), s) AS s")
+    rows = reader.load()
+    others = rows.columns[2:]
+    with_noise = rows.selectExpr(noisy, "s || '!' AS s", *others)
+    return with_noise.selectExpr("id", f"IF(id = {NOISE}, uuid(), s) AS s", *others)
 
 
-def sink(
+def written(
     data: DataFrame, query: str, relay: Relay, options: argparse.Namespace
 ) -> DataStreamWriter:
     """One of the two queries, not started."""
-    return (
-        data.writeStream.format(FaultySource.name())
-        .queryName(query)
-        .option("topic", relay.topics[query])
-        .option("raftlog.bootstrap.servers", options.servers)
-        .option("faults", str(relay.faults[query].folder))
-        .option("checkpointLocation", str(relay.checkpoints[query]))
-    )
+    writer = data.writeStream.queryName(query)
+    writer = writer.option("checkpointLocation", str(relay.checkpoints[query]))
+    if query == "pipeline" and options.columns is not None:
+        return writer.foreachBatch(two_topics(relay, options))
+    writer = writer.format(FaultySource.name()).option("topic", relay.topics[query])
+    writer = writer.option("faults", str(relay.faults[query].folder))
+    writer = writer.option("mergeSchema", options.columns is not None)
+    return writer.option("raftlog.bootstrap.servers", options.servers)
+
+
+def two_topics(relay: Relay, options: argparse.Namespace) -> Callable[[DataFrame, int], None]:
+    """Write each batch to both of the pipeline's topics, which get the columns that they lack."""
+
+    def write(rows: DataFrame, batch: int) -> None:
+        for topic in (relay.topics["pipeline"], relay.copies):
+            (
+                rows.write.format("raftlog")
+                .mode("append")
+                .option("topic", topic)
+                .option("txnAppId", relay.copies)
+                .option("txnVersion", batch)
+                .option("checkpointLocation", str(relay.checkpoints["pipeline"]))
+                .option("mergeSchema", True)
+                .option("raftlog.bootstrap.servers", options.servers)
+                .save()
+            )
+            relay.faults["pipeline"].reached(Moment.BETWEEN)
+
+    return write
 
 
 def parser() -> argparse.ArgumentParser:
@@ -155,6 +197,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--queries", default="ingest,pipeline")
     made.add_argument("--files-per-batch", type=int, default=1)
     made.add_argument("--rows-per-batch", type=int, default=40)
+    made.add_argument("--columns", type=int, help="so many more, in topics that may lack them")
     made.add_argument("--partitions", type=int, default=1, help="tasks of a pipeline's batch")
     made.add_argument("--workers", type=int, default=0, help="executors as processes; 0: none")
     made.add_argument("--until-done", action="store_true")

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 import raftlog
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 from tests.spark.conftest import RowFiles
@@ -22,6 +25,8 @@ START_TIMEOUT_S = 400.0
 """From the start of a JVM to its first batch takes 8 s on two idle cores, minutes on busy ones."""
 
 QUERIES = ("ingest", "pipeline")
+
+COLUMNS_MAX = 6
 
 TOO_BUSY = "Python worker failed to connect back"
 """The driver's error when a Python process does not start within Spark's fixed 10 s."""
@@ -64,11 +69,21 @@ class Progress:
 class RelayRuns:
     """The input, the topics and the checkpoints of a relay, and its driver while there is one."""
 
-    def __init__(self, cluster: ProcessCluster, client: raftlog.LogClient, folder: Path) -> None:
+    def __init__(
+        self,
+        cluster: ProcessCluster,
+        client: raftlog.LogClient,
+        folder: Path,
+        *,
+        evolving: bool = False,
+    ) -> None:
+        """`evolving`: each of the first drivers brings one more column, and the pipeline writes a
+        second topic."""
         self.parts = Relay(folder, f"{folder.name}-")
         self.client = client
         self.rows = 0
         """Ids 0 to rows - 1 are in the files."""
+        self.evolving = evolving
         self._servers = cluster.servers
         self._input = RowFiles(self.parts.files)
         self._files = 0
@@ -117,6 +132,8 @@ class RelayRuns:
         command += ["--work", str(self.parts.work), "--prefix", self.parts.prefix, *flags]
         if self._starts % 2 == 0:  # so a checkpoint sees both ways of writing it
             command.append("--configured")
+        if self.evolving:
+            command += ["--columns", str(min(self._starts, COLUMNS_MAX))]
         self._starts += 1
         with self._log.open("ab") as log:
             self._said_before = log.tell()
@@ -211,12 +228,15 @@ class RelayRuns:
 
     def rows_of(self, query: str) -> list[tuple[int, str]]:
         """The files' rows in the query's topic, in offset order."""
-        return [row for row in self._all_rows_of(query) if row[0] != NOISE]
+        return self._rows_in(self.parts.topics[query])
 
-    def _all_rows_of(self, query: str) -> list[tuple[int, str]]:
+    def _rows_in(self, topic: str) -> list[tuple[int, str]]:
+        return [row for row in self._all_rows_in(topic) if row[0] != NOISE]
+
+    def _all_rows_in(self, topic: str) -> list[tuple[int, str]]:
         return [
             row
-            for batch in self.client.read(self.parts.topics[query], columns=["id", "s"])
+            for batch in self.client.read(topic, columns=["id", "s"])
             for row in zip(
                 batch.column("id").to_pylist(), batch.column("s").to_pylist(), strict=True
             )
@@ -229,7 +249,9 @@ class RelayRuns:
 
     def assert_arrived_once(self, query: str) -> None:
         """The same for the topic of one query, which must not be trimmed."""
-        noise = [text for number, text in self._all_rows_of(query) if number == NOISE]
+        noise = [
+            text for number, text in self._all_rows_in(self.parts.topics[query]) if number == NOISE
+        ]
         assert len(noise) == len(set(noise)), "a row that was invented is there twice"
         assert sorted(self.rows_of(query)) == self.expected(query)
 
@@ -249,6 +271,22 @@ class RelayRuns:
             assert ids == list(range(begin, begin + len(ids))), f"batch {epoch} of the ingest"
             begin += len(ids)
         assert self.rows_of("pipeline") == [(number, f"{text}!") for number, text in ingested]
+
+    def assert_evolved(self) -> None:
+        """Both of the pipeline's topics have the same rows, each of them with the columns of the
+        run that wrote it: a column is null up to some offset, and right from there on."""
+        assert sorted(self._rows_in(self.parts.copies)) == self.expected("pipeline")
+        for topic in (*self.parts.topics.values(), self.parts.copies):
+            table = pa.Table.from_batches(self.client.read(topic))
+            table = table.filter(pc.not_equal(table["id"], NOISE))
+            names = ["n", *(f"c{column}" for column in range(COLUMNS_MAX))]
+            for name in names:
+                ids = table["id"]
+                right = ids if name == "n" else pc.add(pc.multiply(ids, 10), int(name[1:]))
+                had = pc.is_valid(table[name]).to_pylist()
+                begin = had.index(True)
+                assert all(had[begin:]), f"{name} of {topic} is null again"
+                assert table[name][begin:].equals(right[begin:]), f"{name} of {topic}"
 
     def expected(self, query: str) -> list[tuple[int, str]]:
         """What the query's topic must hold, in the files' order."""

@@ -48,8 +48,10 @@ EVERYWHERE = (
     (Moment.STAGING, Deed.KILL_DRIVER),
     (Moment.COMMITTING, Deed.KILL_DRIVER),
 )
+BETWEEN_TWO_TOPICS = (Moment.BETWEEN, Deed.KILL_DRIVER)
 REFUSED = "orphans refused: RunFenced"
 OF_THE_SOURCE = (Moment.OFFSETS, Moment.PLANNED)
+OF_THE_PIPELINE = (*OF_THE_SOURCE, Moment.BETWEEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +73,18 @@ class Kill:
         return f"{self.deed.value} {when}"
 
 
-def plan(rng: random.Random, moments: Sequence[tuple[Moment, Deed]], at_random: int) -> list[Kill]:
-    """A kill at each of the moments and some at random times, in random order."""
+def plan(
+    rng: random.Random,
+    moments: Sequence[tuple[Moment, Deed]],
+    at_random: int,
+    sinks: Sequence[str] = QUERIES,
+) -> list[Kill]:
+    """A kill at each of the moments and some at random times, in random order. `sinks` are the
+    queries whose sink has moments."""
     wanted = [*moments, *[(None, Deed.KILL_DRIVER)] * at_random]
     kills = [
         Kill(
-            query="pipeline" if moment in OF_THE_SOURCE else rng.choice(QUERIES),
+            query="pipeline" if moment in OF_THE_PIPELINE else rng.choice(sinks),
             moment=moment,
             deed=deed,
             early=rng.random() < 0.5 and deed is not Deed.ORPHAN,
@@ -216,6 +224,8 @@ def rows_are_written_once(runs: RelayRuns, seed: int, kills: Sequence[Kill]) -> 
         print(f"{times:4} {what}", flush=True)
     runs.assert_each_row_once()
     runs.assert_in_order()
+    if runs.evolving:
+        runs.assert_evolved()
     least = len(kills) * ROWS_PER_KILL_MIN
     assert through >= least, "stalled queries prove nothing"
 
@@ -240,3 +250,18 @@ def test_each_row_is_written_once_while_the_driver_is_killed_ten_times(
         first = seed % len(EVERYWHERE)
         moments = (*EVERYWHERE[first:], *EVERYWHERE[:first])[:5]
         rows_are_written_once(runs, seed, plan(random.Random(seed), moments, at_random=5))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + 5))
+def test_each_row_is_written_once_while_columns_come_and_the_driver_is_killed_ten_times(
+    cluster: ProcessCluster, client: raftlog.LogClient, tmp_path: Path, seed: int
+) -> None:
+    """Fifty kills over five seeds, of a pipeline that finds its topic by a pattern, is limited by
+    bytes and writes two topics. Replay: START=<seed> pytest -s -m soak <this file>."""
+    with RelayRuns(cluster, client, tmp_path, evolving=True) as runs:
+        first = seed % len(EVERYWHERE)
+        moments = (BETWEEN_TWO_TOPICS, *EVERYWHERE[first:], *EVERYWHERE[:first])[:5]
+        kills = plan(random.Random(seed), moments, at_random=5, sinks=["ingest"])
+        rows_are_written_once(runs, seed, kills)

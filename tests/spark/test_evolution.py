@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from pyspark.errors import AnalysisException
 
+import raftlog.spark
 from raftlog.spark.declarations import Endpoint
 from raftlog.spark.options import source_options
 from raftlog.spark.reader import RaftlogBatchReader
@@ -42,6 +45,25 @@ def test_a_stream_adds_its_columns_once_and_a_replay_of_the_batch_changes_nothin
     assert sorted((row.id, row.s) for row in lab.read().collect()) == [
         (1, "s1"), (2, "s2"), (3, "s3"),
     ]  # fmt: skip
+
+
+def test_writes_that_bring_different_columns_at_once_all_arrive(lab):
+    """Each is planned with what the topic had then, and has to merge with what others added."""
+    lab.create("id int")
+
+    def write(number: int) -> None:
+        row = f"SELECT CAST({number} AS bigint) AS id, {number} AS c{number}, 'both' AS shared"
+        lab.write(lab.spark.sql(row), mergeSchema="true")
+
+    with ThreadPoolExecutor(4, initializer=raftlog.spark.activate, initargs=[lab.spark]) as pool:
+        list(pool.map(write, range(4)))
+    names = [field.name for field in lab.client.describe_topic(lab.topic).schema.fields]
+    assert sorted(names) == ["c0", "c1", "c2", "c3", "id", "shared"]
+    for row in lab.read().collect():
+        found = {name for name in ("c0", "c1", "c2", "c3") if row[name] is not None}
+        assert (found, row.shared) == ({f"c{row.id}"}, "both")
+        assert row[f"c{row.id}"] == row.id
+    assert lab.read().count() == 4
 
 
 def test_a_running_stream_keeps_its_columns_by_id_and_has_the_new_ones_after_a_restart(lab):

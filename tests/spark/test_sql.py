@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
+
+import raftlog.spark
 
 
 @pytest.fixture(scope="module")
@@ -88,14 +90,17 @@ def test_rows_that_were_read_from_a_table_are_written_where_the_options_say(
     assert client.read_high_water_mark(name).high_water_mark == 10
 
 
-def test_a_thread_of_the_users_own_finds_the_format(spark, topic, cluster):
-    found: list[int] = []
+def test_a_thread_of_the_users_own_finds_the_format(spark, topic, client, cluster):
+    name = f"threads-{uuid.uuid4().hex}"
 
-    def read() -> None:
-        reading = spark.newSession().read.format("raftlog").option("subscribe", topic)
-        found.extend(ids(reading.option("raftlog.bootstrap.servers", cluster.servers).load()))
+    def copy() -> list[int]:
+        rows = spark.read.format("raftlog").option("subscribe", topic)
+        rows = rows.option("raftlog.bootstrap.servers", cluster.servers).load()
+        raftlog.spark.activate(spark)
+        writing = rows.write.format("raftlog").mode("append").option("topic", name)
+        writing.option("raftlog.bootstrap.servers", cluster.servers).save()
+        return ids(rows)
 
-    thread = threading.Thread(target=read)
-    thread.start()
-    thread.join(120)
-    assert found == list(range(10))
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(copy).result(120) == list(range(10))
+    assert client.read_high_water_mark(name).high_water_mark == 10
