@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from raftlog.client.arguments import attempts_argument, flag_argument, text_argument
 from raftlog.client.connection import Connection
 from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
 from raftlog.machines.outcomes import EpochCommitted
@@ -28,12 +29,19 @@ def make_visible(
     plan: str,
     overwrite: bool,
 ) -> EpochCommitted:
-    """Commit the epoch; see `LogClient.commit_epoch`."""
+    """Commit the epoch; see `LogClient.commit_epoch`. Raises `InvalidOption` for an argument of
+    another type, before anything is sent."""
+    named = attempts_argument(attempts)
+    text_argument("plan", plan)
+    flag_argument("keep_on_mismatch", keep_on_mismatch)
+    flag_argument("create_writer", create_writer)
+    flag_argument("transient_writer", transient_writer)
+    flag_argument("overwrite", overwrite)
     call = CommitEpochCall(
         group=topic.group,
         incarnation=topic.incarnation,
         key=key,
-        attempts=tuple(attempts),
+        attempts=tuple(named),
         schema_version=topic.schema.version,
         keep_on_mismatch=keep_on_mismatch,
         create_writer=create_writer,

@@ -9,13 +9,11 @@ import pyarrow as pa
 from raftlog.client import epochs, every_node, topics
 from raftlog.client.arguments import (
     TrimArguments,
-    attempts_argument,
     flag_argument,
     groups_argument,
     name_argument,
     replicas_argument,
     settings_argument,
-    text_argument,
     topic_argument,
 )
 from raftlog.client.attempt import Attempt
@@ -408,17 +406,11 @@ class LogClient(TopicReads):
             InvalidOption: The key has a value that no topic accepts.
         """
         check_key(key)
-        named = attempts_argument(attempts)
-        text_argument("plan", plan)
-        flag_argument("keep_on_mismatch", keep_on_mismatch)
-        flag_argument("create_writer", create_writer)
-        flag_argument("transient_writer", transient_writer)
-        flag_argument("overwrite", overwrite)
         return epochs.make_visible(
             self._connection,
             self._known(topic),
             key,
-            named,
+            attempts,
             keep_on_mismatch=keep_on_mismatch,
             create_writer=create_writer,
             transient_writer=transient_writer,

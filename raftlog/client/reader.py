@@ -32,6 +32,7 @@ from raftlog.errors import (
 )
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.schema import RESERVED_NAMES
+from raftlog.predicates.predicate import Column, Predicate, bound_to
 from raftlog.records.batch_codec import NotInSchema, decode_batch
 from raftlog.records.metadata import with_metadata
 from raftlog.wire.calls import (
@@ -106,7 +107,15 @@ class TopicReader:
             ReadHighWaterMark(group=self._topic.group, incarnation=self._topic.incarnation),
         )
 
-    def sizes(self, start: Offset, end: Offset, *, mark: Offset, pieces_max: int) -> RangeSizes:
+    def sizes(
+        self,
+        start: Offset,
+        end: Offset,
+        *,
+        mark: Offset,
+        pieces_max: int,
+        where: Predicate | None = None,
+    ) -> RangeSizes:
         """How the bytes of [start, end) lie; see `raftlog.wire.calls.RangeSizes`.
 
         Never asks for more than `READ_PIECES_MAX` pieces: a split into fewer is just as right.
@@ -118,6 +127,8 @@ class TopicReader:
             end=end,
             mark=mark,
             pieces_max=min(pieces_max, READ_PIECES_MAX),
+            where=() if where is None else (self._by_id(where),),
+            where_version=self._topic.schema.version,
         )
         deadline = self._deadline(start, end)
         try:
@@ -186,6 +197,12 @@ class TopicReader:
         return True
 
     # ------------------------------------------------------------ parts
+
+    def _by_id(self, where: Predicate) -> Predicate:
+        """The predicate by field ids. Columns that the topic does not have are null."""
+        columns: dict[Column, Column] = {name: name for name in RESERVED_NAMES}
+        columns |= {field.name: field.id for field in self._topic.schema.fields}
+        return bound_to(where, columns)
 
     def _batches(self, start: Offset, end: Offset, mark: Offset) -> Iterator[pa.RecordBatch]:
         next_offset = start

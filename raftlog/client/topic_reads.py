@@ -16,6 +16,7 @@ from raftlog.client.reader import TopicReader
 from raftlog.client.topics import meant
 from raftlog.core.types import Offset
 from raftlog.machines.commands import TopicInfo
+from raftlog.predicates.predicate import Predicate
 from raftlog.wire.calls import FIND_OFFSET, FindOffset, RangeSizes, ReadableRange
 
 
@@ -167,7 +168,14 @@ class TopicReads:
         return self._reader(topic, None, "leader").mark()
 
     def read_sizes(
-        self, topic: TopicInfo | str, start: int, end: int, *, mark: int, pieces_max: int
+        self,
+        topic: TopicInfo | str,
+        start: int,
+        end: int,
+        *,
+        mark: int,
+        pieces_max: int,
+        where: Predicate | None = None,
     ) -> RangeSizes:
         """Ask how the bytes of [start, end) lie, to split a range into pieces of about equal bytes.
 
@@ -177,9 +185,11 @@ class TopicReads:
             end: The offset to stop before; at most `mark`.
             mark: A high-water mark that the caller knows.
             pieces_max: The most pieces to return, 1 or more. 10,000 are the limit in any case.
+            where: A predicate over the topic's and metadata columns by name. Default: none.
 
         Returns:
-            Consecutive pieces of the range with their bytes.
+            Consecutive pieces of the range with their bytes. With a predicate they may end before
+            `end`, and say where no record can match, by the statistics of the stored batches.
 
         Raises:
             InvalidOption: An argument has no valid value.
@@ -188,7 +198,7 @@ class TopicReads:
         """
         ReadArguments().with_values(start=start, end=end, mark=mark, pieces_max=pieces_max)
         return self._reader(topic, None, "nearest").sizes(
-            Offset(start), Offset(end), mark=Offset(mark), pieces_max=pieces_max
+            Offset(start), Offset(end), mark=Offset(mark), pieces_max=pieces_max, where=where
         )
 
     def find_offset(self, topic: TopicInfo | str, timestamp_us: int) -> Offset:

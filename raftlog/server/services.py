@@ -57,10 +57,12 @@ from raftlog.machines.validity import (
     problem_of_stage,
     problem_of_trim,
 )
-from raftlog.multiraft.local_replica import LocalReplica
+from raftlog.multiraft.local_replica import LocalReplica, StoredBatch
+from raftlog.predicates.predicate import NODES_MAX, node_count
 from raftlog.server import views
 from raftlog.server.group_services import GroupServices
 from raftlog.server.kv_services import KvServices
+from raftlog.server.matching import Matching
 from raftlog.server.node import Node
 from raftlog.server.order import SenderOrder
 from raftlog.server.placing import PlacingServices
@@ -368,7 +370,7 @@ class Services:
             return calls.OffsetFound(offset=local.offset_at(call.timestamp_us))
 
     async def read_sizes(self, call: calls.ReadSizes) -> calls.RangeSizes:
-        """How the bytes of a range lie, at extents' boundaries."""
+        """How the bytes of a range lie, at extents' boundaries; with predicates, see `Matching`."""
         _check_range("ReadSizes", call.start, call.end, call.mark)
         if call.pieces_max < 1:
             raise MalformedRequest(call="ReadSizes", what=f"pieces_max is {call.pieces_max}")
@@ -380,9 +382,23 @@ class Services:
         if call.start == call.end:  # a client that waits for the mark, wherever the log starts
             return calls.RangeSizes(offsets=(call.start,), body_bytes=())
         _check_not_trimmed(local.topic_machine, call.start)
+        if call.where:
+            return await self._matching(call, local)
         with self._telling_damage(local):
             offsets, sizes = local.split(call.start, call.end, call.pieces_max)
         return calls.RangeSizes(offsets=tuple(offsets), body_bytes=tuple(sizes))
+
+    async def _matching(self, call: calls.ReadSizes, local: LocalReplica) -> calls.RangeSizes:
+        """How the bytes of a range lie, and where no record can match the predicates."""
+        if sum(map(node_count, call.where)) > NODES_MAX:
+            raise TooMany(what="A predicate", limit=NODES_MAX, unit="tests and connectives")
+        found = Matching(call, local.topic_machine.info.name)
+        while not found.done:
+            batch = self._batch_at(call, local, found.position)
+            found.judge(batch)
+            if found.turn_is_over():
+                await asyncio.sleep(0)
+        return found.reply()
 
     async def read(self, call: calls.ReadCall) -> AsyncIterator[tuple[calls.BatchReply, bytes]]:
         """The batches that meet [start, end), each with the wanted chunks as its body."""
@@ -392,15 +408,8 @@ class Services:
         budget = self._limits.read_bytes_per_turn_max
         position = call.start
         while position < call.end:
-            # Between two batches the loop turns. Meanwhile the topic may be deleted or trimmed, the
-            # state found wrong, and what was in the log may be in history.
-            self._multiraft.replicas.of_topic(call.group, call.incarnation)
-            local.require_agreed(position, call.end)
-            machine = local.topic_machine  # another one, if the replica took an image meanwhile
-            _check_not_trimmed(machine, position)
-            assert call.end <= machine.high_water_mark, "nothing at or above the mark is ever read"
+            batch = self._batch_at(call, local, position)
             with self._telling_damage(local):
-                batch = local.batch_at(position)
                 header, ranges = column_slices(batch.header, wanted)
                 body = b"".join(batch.body_slices(ranges))
                 if call.verify:
@@ -413,6 +422,20 @@ class Services:
                 await asyncio.sleep(0)
 
     # ------------------------------------------------------------ parts
+
+    def _batch_at(
+        self, call: calls.ReadCall | calls.ReadSizes, local: LocalReplica, position: Offset
+    ) -> StoredBatch:
+        """The next batch of a call that takes several turns of the loop. Since the last one the
+        topic may have been deleted or trimmed, the state found wrong, and what was in the log may
+        be in history."""
+        self._multiraft.replicas.of_topic(call.group, call.incarnation)
+        local.require_agreed(position, call.end)
+        machine = local.topic_machine  # another one, if the replica took an image meanwhile
+        _check_not_trimmed(machine, position)
+        assert call.end <= machine.high_water_mark, "nothing at or above the mark is ever read"
+        with self._telling_damage(local):
+            return local.batch_at(position)
 
     @contextmanager
     def _telling_damage(self, local: LocalReplica) -> Iterator[None]:

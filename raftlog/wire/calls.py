@@ -50,6 +50,7 @@ from raftlog.machines.outcomes import (
 )
 from raftlog.machines.schema import Schema
 from raftlog.machines.settings import TopicSetting
+from raftlog.predicates.predicate import Predicate
 from raftlog.wire import group_calls
 from raftlog.wire.batch import BatchHeader
 from raftlog.wire.group_calls import NodeAddress
@@ -314,7 +315,9 @@ class BatchReply:
 class ReadSizes:
     """Any replica that has applied `mark`: how the bytes of [start, end) lie, to split reads.
 
-    `pieces_max` lies in [1, READ_PIECES_MAX]."""
+    `pieces_max` lies in [1, READ_PIECES_MAX]. With `where`, all of whose predicates must be true,
+    the answer also says where no record can match, and may end before `end`. A batch of a version
+    of the schema above `where_version` is not judged. Older nodes know no predicates."""
 
     group: GroupId
     incarnation: str
@@ -322,6 +325,8 @@ class ReadSizes:
     end: Offset
     mark: Offset
     pieces_max: int
+    where: tuple[Predicate, ...] = ()
+    where_version: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,9 +335,12 @@ class RangeSizes:
     extents."""
 
     offsets: tuple[Offset, ...]
-    """The pieces' boundaries, rising from the range's start to its end: one more than pieces."""
+    """The pieces' boundaries, rising from the range's start to its end: one more than pieces. With
+    predicates, to where the node stopped."""
     body_bytes: tuple[int, ...]
     """The bytes of each piece: `body_bytes[i]` lie between `offsets[i]` and `offsets[i + 1]`."""
+    matches: tuple[bool, ...] = ()
+    """Whether a piece may have records that match; none: all may."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ from raftlog.wire.codec_peers import (
     encode_peer_messages,
     encode_welcome,
 )
+from raftlog.wire.codec_predicates import predicate_of_text, predicate_text
 from raftlog.wire.codec_states import GroupState, decode_state, encode_state
 
 __all__ = [
@@ -61,4 +62,6 @@ __all__ = [
     "encode_request",
     "encode_state",
     "encode_welcome",
+    "predicate_of_text",
+    "predicate_text",
 ]

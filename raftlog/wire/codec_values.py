@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import assert_never
-
 from google.protobuf.message import DecodeError
 
 from raftlog.errors import MalformedRequest
 from raftlog.machines.commands import BatchSummary
+from raftlog.predicates.predicate import Predicate
 from raftlog.wire import raftlog_pb2 as pb
-from raftlog.wire.batch import BatchHeader, Bound, ColumnChunk
+from raftlog.wire.batch import BatchHeader, ColumnChunk
+from raftlog.wire.codec_bounds import get_bound, put_bound
+from raftlog.wire.codec_predicates import PREDICATE
 from raftlog.wire.framing import Unreadable
 from raftlog.wire.mapping import Conversion, Conversions, bounded
 
@@ -35,9 +36,9 @@ def encode_header(header: BatchHeader) -> pb.BatchHeader:
             null_count=column.null_count,
         )
         if column.minimum is not None:
-            _put_bound(chunk.minimum, column.minimum)
+            put_bound(chunk.minimum, column.minimum)
         if column.maximum is not None:
-            _put_bound(chunk.maximum, column.maximum)
+            put_bound(chunk.maximum, column.maximum)
     return message
 
 
@@ -57,33 +58,9 @@ def _decode_chunk(chunk: pb.ColumnChunk) -> ColumnChunk:
         length=chunk.length,
         crc=chunk.crc,
         null_count=chunk.null_count,
-        minimum=_get_bound(chunk.minimum) if chunk.HasField("minimum") else None,
-        maximum=_get_bound(chunk.maximum) if chunk.HasField("maximum") else None,
+        minimum=get_bound(chunk.minimum) if chunk.HasField("minimum") else None,
+        maximum=get_bound(chunk.maximum) if chunk.HasField("maximum") else None,
     )
-
-
-def _put_bound(message: pb.Bound, bound: bool | int | float | str | bytes) -> None:
-    match bound:
-        case bool():  # before int: True is an int to Python
-            message.truth = bound
-        case int():
-            message.integer = bound
-        case float():
-            message.real = bound
-        case str():
-            message.text = bound
-        case bytes():
-            message.binary = bound
-        case _:
-            assert_never(bound)
-
-
-def _get_bound(message: pb.Bound) -> Bound:
-    kind = message.WhichOneof("value")
-    if kind is None:
-        raise Unreadable("a bound is of an unknown kind")
-    bound: bool | int | float | str | bytes = getattr(message, kind)
-    return bound
 
 
 def encode_summary(summary: BatchSummary) -> pb.BatchSummary:
@@ -111,5 +88,6 @@ CONVERSIONS = Conversions(
     {
         BatchHeader: Conversion(encode_header, decode_header),
         BatchSummary: Conversion(encode_summary, decode_summary),
+        Predicate: PREDICATE,
     },
 )

@@ -39,9 +39,10 @@ class Conversion(NamedTuple, Generic[V]):
 class Conversions:
     """The conversions of all types met so far; `messages` is the generated module."""
 
-    def __init__(self, messages: ModuleType, known: Mapping[type, Conversion[Any]]) -> None:
+    def __init__(self, messages: ModuleType, known: Mapping[Any, Conversion[Any]]) -> None:
+        """`known`: by type, or by union of types."""
         self._messages = messages
-        self._known = dict(known)
+        self._known: dict[Any, Conversion[Any]] = dict(known)
 
     def of(self, value_type: type[V]) -> Conversion[V]:
         """The conversion of a dataclass or NamedTuple; raises AssertionError if names differ."""

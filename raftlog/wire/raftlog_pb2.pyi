@@ -1,10 +1,20 @@
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class Truth(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    NULL: _ClassVar[Truth]
+    FALSE: _ClassVar[Truth]
+    TRUE: _ClassVar[Truth]
+NULL: Truth
+FALSE: Truth
+TRUE: Truth
 
 class Field(_message.Message):
     __slots__ = ("id", "name", "type", "nullable", "since")
@@ -117,6 +127,68 @@ class BatchHeader(_message.Message):
     schema_version: int
     columns: _containers.RepeatedCompositeFieldContainer[ColumnChunk]
     def __init__(self, record_count: _Optional[int] = ..., schema_version: _Optional[int] = ..., columns: _Optional[_Iterable[_Union[ColumnChunk, _Mapping]]] = ...) -> None: ...
+
+class ColumnReference(_message.Message):
+    __slots__ = ("field_id", "name")
+    FIELD_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    field_id: int
+    name: str
+    def __init__(self, field_id: _Optional[int] = ..., name: _Optional[str] = ...) -> None: ...
+
+class Comparison(_message.Message):
+    __slots__ = ("column", "operator", "value")
+    COLUMN_FIELD_NUMBER: _ClassVar[int]
+    OPERATOR_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    column: ColumnReference
+    operator: str
+    value: Bound
+    def __init__(self, column: _Optional[_Union[ColumnReference, _Mapping]] = ..., operator: _Optional[str] = ..., value: _Optional[_Union[Bound, _Mapping]] = ...) -> None: ...
+
+class Membership(_message.Message):
+    __slots__ = ("column", "values")
+    COLUMN_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    column: ColumnReference
+    values: _containers.RepeatedCompositeFieldContainer[Bound]
+    def __init__(self, column: _Optional[_Union[ColumnReference, _Mapping]] = ..., values: _Optional[_Iterable[_Union[Bound, _Mapping]]] = ...) -> None: ...
+
+class Prefix(_message.Message):
+    __slots__ = ("column", "prefix")
+    COLUMN_FIELD_NUMBER: _ClassVar[int]
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    column: ColumnReference
+    prefix: str
+    def __init__(self, column: _Optional[_Union[ColumnReference, _Mapping]] = ..., prefix: _Optional[str] = ...) -> None: ...
+
+class Predicates(_message.Message):
+    __slots__ = ("parts",)
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    parts: _containers.RepeatedCompositeFieldContainer[Predicate]
+    def __init__(self, parts: _Optional[_Iterable[_Union[Predicate, _Mapping]]] = ...) -> None: ...
+
+class Predicate(_message.Message):
+    __slots__ = ("unknown", "constant", "comparison", "membership", "prefix", "is_null", "negation", "all_of", "any_of")
+    UNKNOWN_FIELD_NUMBER: _ClassVar[int]
+    CONSTANT_FIELD_NUMBER: _ClassVar[int]
+    COMPARISON_FIELD_NUMBER: _ClassVar[int]
+    MEMBERSHIP_FIELD_NUMBER: _ClassVar[int]
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    IS_NULL_FIELD_NUMBER: _ClassVar[int]
+    NEGATION_FIELD_NUMBER: _ClassVar[int]
+    ALL_OF_FIELD_NUMBER: _ClassVar[int]
+    ANY_OF_FIELD_NUMBER: _ClassVar[int]
+    unknown: bool
+    constant: Truth
+    comparison: Comparison
+    membership: Membership
+    prefix: Prefix
+    is_null: ColumnReference
+    negation: Predicate
+    all_of: Predicates
+    any_of: Predicates
+    def __init__(self, unknown: _Optional[bool] = ..., constant: _Optional[_Union[Truth, str]] = ..., comparison: _Optional[_Union[Comparison, _Mapping]] = ..., membership: _Optional[_Union[Membership, _Mapping]] = ..., prefix: _Optional[_Union[Prefix, _Mapping]] = ..., is_null: _Optional[_Union[ColumnReference, _Mapping]] = ..., negation: _Optional[_Union[Predicate, _Mapping]] = ..., all_of: _Optional[_Union[Predicates, _Mapping]] = ..., any_of: _Optional[_Union[Predicates, _Mapping]] = ...) -> None: ...
 
 class BatchSummary(_message.Message):
     __slots__ = ("record_count", "schema_version", "body_bytes", "crc")
@@ -909,28 +981,34 @@ class BatchReply(_message.Message):
     def __init__(self, start: _Optional[int] = ..., batch: _Optional[_Union[BatchHeader, _Mapping]] = ..., timestamp_us: _Optional[int] = ..., term: _Optional[int] = ..., writer: _Optional[str] = ..., epoch: _Optional[int] = ..., runs: _Optional[_Union[Runs, _Mapping]] = ...) -> None: ...
 
 class ReadSizes(_message.Message):
-    __slots__ = ("group", "incarnation", "start", "end", "mark", "pieces_max")
+    __slots__ = ("group", "incarnation", "start", "end", "mark", "pieces_max", "where", "where_version")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     MARK_FIELD_NUMBER: _ClassVar[int]
     PIECES_MAX_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
+    WHERE_VERSION_FIELD_NUMBER: _ClassVar[int]
     group: int
     incarnation: str
     start: int
     end: int
     mark: int
     pieces_max: int
-    def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., mark: _Optional[int] = ..., pieces_max: _Optional[int] = ...) -> None: ...
+    where: _containers.RepeatedCompositeFieldContainer[Predicate]
+    where_version: int
+    def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., mark: _Optional[int] = ..., pieces_max: _Optional[int] = ..., where: _Optional[_Iterable[_Union[Predicate, _Mapping]]] = ..., where_version: _Optional[int] = ...) -> None: ...
 
 class RangeSizes(_message.Message):
-    __slots__ = ("offsets", "body_bytes")
+    __slots__ = ("offsets", "body_bytes", "matches")
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
     BODY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MATCHES_FIELD_NUMBER: _ClassVar[int]
     offsets: _containers.RepeatedScalarFieldContainer[int]
     body_bytes: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, offsets: _Optional[_Iterable[int]] = ..., body_bytes: _Optional[_Iterable[int]] = ...) -> None: ...
+    matches: _containers.RepeatedScalarFieldContainer[bool]
+    def __init__(self, offsets: _Optional[_Iterable[int]] = ..., body_bytes: _Optional[_Iterable[int]] = ..., matches: _Optional[_Iterable[bool]] = ...) -> None: ...
 
 class WatchGroups(_message.Message):
     __slots__ = ("groups",)

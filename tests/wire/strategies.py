@@ -45,6 +45,19 @@ from raftlog.machines.commands import (
     Trim,
 )
 from raftlog.machines.kv_commands import DeleteKey, OpenSession, PutKey
+from raftlog.predicates.predicate import (
+    OPERATORS,
+    And,
+    Compare,
+    Constant,
+    In,
+    IsNull,
+    Not,
+    Or,
+    Predicate,
+    StartsWith,
+    Unknown,
+)
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.batch import BatchHeader, ColumnChunk
 from raftlog.wire.calls import BatchReply
@@ -103,6 +116,42 @@ BOUNDS = st.one_of(
 )
 
 
+VALUES = st.one_of(
+    st.booleans(),
+    st.integers(*_INT64),
+    st.floats(allow_nan=False),
+    TEXTS,
+    st.binary(max_size=12),
+)
+"""What predicates compare with."""
+
+COLUMNS = st.one_of(st.integers(0, 2**32 - 1), TEXTS)
+
+LISTS = st.one_of(
+    [
+        st.lists(kind, min_size=1, max_size=4).map(sorted).map(tuple)
+        for kind in (st.booleans(), st.integers(*_INT64), st.floats(allow_nan=False), TEXTS)
+    ]
+)
+
+PREDICATES: st.SearchStrategy[Predicate] = st.recursive(
+    st.one_of(
+        st.builds(Compare, column=COLUMNS, operator=st.sampled_from(OPERATORS), value=VALUES),
+        st.builds(In, column=COLUMNS, values=LISTS),
+        st.builds(StartsWith, column=COLUMNS, prefix=TEXTS),
+        st.builds(IsNull, column=COLUMNS),
+        st.builds(Constant, value=st.sampled_from([True, False, None])),
+        st.just(Unknown()),
+    ),
+    lambda parts: st.one_of(
+        st.builds(Not, part=parts),
+        st.builds(And, parts=st.lists(parts, max_size=3).map(tuple)),
+        st.builds(Or, parts=st.lists(parts, max_size=3).map(tuple)),
+    ),
+    max_leaves=6,
+)
+
+
 @cache
 def values_of(kind: type) -> st.SearchStrategy[Any]:
     """Any value of a dataclass or NamedTuple that has a message of its name."""
@@ -132,6 +181,8 @@ def values_of(kind: type) -> st.SearchStrategy[Any]:
 def _values(hint: Any, field: FieldDescriptor) -> st.SearchStrategy[Any]:
     if get_origin(hint) is tuple:
         return st.lists(_values(get_args(hint)[0], field), max_size=3).map(tuple)
+    if hint == Predicate:
+        return PREDICATES
     plain = getattr(hint, "__supertype__", hint)
     if plain is bool:
         return st.booleans()

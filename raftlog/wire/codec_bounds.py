@@ -1,0 +1,34 @@
+"""Private to `raftlog.wire`: single values of columns, as bounds and as what is compared with."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from raftlog.wire import raftlog_pb2 as pb
+from raftlog.wire.framing import Unreadable
+
+
+def put_bound(message: pb.Bound, bound: bool | int | float | str | bytes) -> None:
+    """Write a bound that is known into its message."""
+    match bound:
+        case bool():  # before int: True is an int to Python
+            message.truth = bound
+        case int():
+            message.integer = bound
+        case float():
+            message.real = bound
+        case str():
+            message.text = bound
+        case bytes():
+            message.binary = bound
+        case _:
+            assert_never(bound)
+
+
+def get_bound(message: pb.Bound) -> bool | int | float | str | bytes:
+    """The bound; raises `Unreadable` for one of an unknown kind."""
+    kind = message.WhichOneof("value")
+    if kind is None:
+        raise Unreadable("a bound is of an unknown kind")
+    bound: bool | int | float | str | bytes = getattr(message, kind)
+    return bound
