@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from raftlog.client.arguments import attempts_argument, flag_argument, text_argument
 from raftlog.client.connection import Connection
@@ -19,7 +19,7 @@ from raftlog.wire.calls import (
 
 def make_visible(
     connection: Connection,
-    topic: TopicInfo,
+    find: Callable[[], TopicInfo],
     key: EpochKey,
     attempts: Sequence[AttemptReference],
     *,
@@ -29,14 +29,17 @@ def make_visible(
     plan: str,
     overwrite: bool,
 ) -> EpochCommitted:
-    """Commit the epoch; see `LogClient.commit_epoch`. Raises `InvalidOption` for an argument of
-    another type, before anything is sent."""
+    """Commit the epoch in the topic that `find` gives; see `LogClient.commit_epoch`.
+
+    Raises `InvalidOption` for an argument of another type, before the topic is looked for.
+    """
     named = attempts_argument(attempts)
     text_argument("plan", plan)
     flag_argument("keep_on_mismatch", keep_on_mismatch)
     flag_argument("create_writer", create_writer)
     flag_argument("transient_writer", transient_writer)
     flag_argument("overwrite", overwrite)
+    topic = find()
     call = CommitEpochCall(
         group=topic.group,
         incarnation=topic.incarnation,

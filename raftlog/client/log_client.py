@@ -408,7 +408,7 @@ class LogClient(TopicReads):
         check_key(key)
         return epochs.make_visible(
             self._connection,
-            self._known(topic),
+            lambda: self._known(topic),
             key,
             attempts,
             keep_on_mismatch=keep_on_mismatch,
