@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
     from raftlog.machines.schema import Field, FormerField, Schema
     from raftlog.machines.settings import TopicSetting
     from raftlog.placement import Move
+    from raftlog.predicates.predicate import Predicate
     from raftlog.wire.calls import (
         ClusterDescription,
         FollowerView,
@@ -71,6 +72,7 @@ _HOMES = {
     "Appended": "raftlog.machines.outcomes",
     "EpochCommitted": "raftlog.machines.outcomes",
     "ReadableRange": "raftlog.wire.calls",
+    "Predicate": "raftlog.predicates.predicate",
     "RangeSizes": "raftlog.wire.calls",
     "ClusterDescription": "raftlog.wire.calls",
     "NodeAddress": "raftlog.wire.group_calls",
@@ -129,6 +131,7 @@ __all__ = [
     "EpochCommitted",
     "ReadableRange",
     "RangeSizes",
+    "Predicate",
     "ClusterDescription",
     "NodeAddress",
     "NodeAnswer",

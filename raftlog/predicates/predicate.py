@@ -99,6 +99,7 @@ class Unknown:
 
 
 Predicate: TypeAlias = Compare | In | StartsWith | IsNull | Not | And | Or | Constant | Unknown
+"""A condition on records, of the types in this module."""
 
 
 def parts_of(predicate: Predicate) -> tuple[Predicate, ...]:

@@ -21,6 +21,7 @@ from raftlog.machines.commands import (
 from raftlog.machines.evolution import ColumnChange
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.settings import TopicSetting
+from raftlog.predicates.predicate import And, Compare, In, IsNull, Not, Or, StartsWith
 from raftlog.records.batch_codec import encode_batch
 from raftlog.records.conform import conform
 from raftlog.wire.calls import (
@@ -66,6 +67,17 @@ VICTIM = "victim"
 _RUN = uuid.uuid4().hex
 
 
+_WHERE = (
+    Or(
+        parts=(
+            Compare(column=1, operator="<", value=3),
+            And(parts=(In(column=1, values=(1, 2)), Not(part=IsNull(column="_epoch")))),
+            StartsWith(column=2, prefix="a"),
+        )
+    ),
+)
+
+
 def frames(topic: TopicInfo, trimmed: TopicInfo, store_uuid: str, address: str) -> dict[str, bytes]:
     """By call. `topic` has the columns of `DDL` and some records, which Trim and Overwrite spare:
     they name `trimmed`. The node is number 1."""
@@ -105,7 +117,9 @@ def frames(topic: TopicInfo, trimmed: TopicInfo, store_uuid: str, address: str) 
         "Read": ReadCall(
             **named, start=0, end=1, mark=1, field_ids=(1, 2), all_fields=False, takes_runs=True
         ),
-        "ReadSizes": ReadSizes(**named, start=0, end=1, mark=1, pieces_max=4),
+        "ReadSizes": ReadSizes(
+            **named, start=0, end=1, mark=1, pieces_max=4, where=_WHERE, where_version=1
+        ),
         "FindOffset": FindOffset(**named, timestamp_us=1),
         "Trim": TrimCall(group=trimmed.group, incarnation=trimmed.incarnation, offset=1),
         "WatchGroups": WatchGroups(groups=(topic.group,)),

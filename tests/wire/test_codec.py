@@ -34,6 +34,7 @@ from raftlog.core.messages import (
 )
 from raftlog.core.types import Entry, EntryKind, Payload
 from raftlog.machines.commands import Append, BatchSummary, Command, Stage
+from raftlog.predicates.predicate import Predicate
 from raftlog.wire.batch import BatchHeader, ColumnChunk
 from raftlog.wire.calls import (
     APPEND,
@@ -61,9 +62,11 @@ from raftlog.wire.codec import (
     encode_reply,
     encode_request,
     encode_welcome,
+    predicate_of_text,
+    predicate_text,
 )
 from raftlog.wire.peer_greetings import PeerHello, PeerWelcome
-from tests.wire.strategies import BOUNDS, COMMAND_TYPES, values_of
+from tests.wire.strategies import BOUNDS, COMMAND_TYPES, PREDICATES, values_of
 
 PEER_TYPES = (
     VoteRequest,
@@ -283,3 +286,29 @@ def test_entries_with_a_gap_are_never_sent():
     )
     with pytest.raises(AssertionError, match="gap"):
         encode_peer_messages([request])
+
+
+@settings(max_examples=50)
+@given(PREDICATES)
+def test_a_predicate_survives_as_text(predicate: Predicate):
+    assert predicate_of_text(predicate_text(predicate)) == predicate
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "3",
+        '{"comparison": {"column": {"name": "a"}, "operator": "!", "value": {"integer": 1}}}',
+        '{"comparison": {"column": {}, "operator": "=", "value": {"integer": 1}}}',
+        '{"comparison": {"column": {"name": "a"}, "operator": "=", "value": {"real": "NaN"}}}',
+        '{"membership": {"column": {"name": "a"}}}',
+        '{"membership": {"column": {"name": "a"}, "values": [{"integer": 2}, {"integer": 1}]}}',
+        '{"membership": {"column": {"name": "a"}, "values": [{"integer": 2}, {"text": "a"}]}}',
+        '{"negation": ' * 300 + '{"unknown": true}' + "}" * 300,
+        '{"all_of": {"parts": [' + ",".join(['{"unknown": true}'] * 300) + "]}}",
+    ],
+)
+def test_a_text_that_is_no_predicate_is_malformed(text: str):
+    with pytest.raises(errors.MalformedRequest):
+        predicate_of_text(text)
