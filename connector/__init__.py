@@ -1,6 +1,7 @@
 """The Spark source and sink, imported as `raftlog.spark`, and the calls that go with them.
 
     spark = raftlog.spark.configure(SparkSession.builder).getOrCreate()    settings that are fast
+    frame = raftlog.spark.read(spark, "flights", columns=["id"], where="delay > 60")
     queries = raftlog.spark.listen(spark)                                  how far each query is
     raftlog.spark.activate(spark)                                          in a thread of one's own
 
@@ -16,6 +17,7 @@ from raftlog.spark import worker_log
 
 if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
     from raftlog.spark.listener import listen
+    from raftlog.spark.reads import read, read_stream
     from raftlog.spark.session import configure
     from raftlog.spark.threads import activate
 
@@ -25,9 +27,11 @@ _HOMES = {
     "activate": "raftlog.spark.threads",
     "configure": "raftlog.spark.session",
     "listen": "raftlog.spark.listener",
+    "read": "raftlog.spark.reads",
+    "read_stream": "raftlog.spark.reads",
 }
 
-__all__ = ["activate", "configure", "listen"]
+__all__ = ["activate", "configure", "listen", "read", "read_stream"]
 
 
 if not TYPE_CHECKING:  # a checker that saw it would take any name for one of ours

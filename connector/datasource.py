@@ -7,6 +7,7 @@ can be refused is refused on the driver, before any task.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -70,12 +71,13 @@ class RaftlogDataSource(DataSource):
 
             connection.check_reachable(viewed.connection)
             return ViewReader(viewed, schema)
-        from raftlog.spark.reader import RaftlogBatchReader
+        from raftlog.spark.reader import RaftlogBatchReader, RaftlogFilteringReader
 
         options = source_options(given, Endpoint.BATCH_SOURCE)
         topics = connection.describe(options.subscription)
         check_projection(schema, union(topics))
-        return RaftlogBatchReader(options, schema, topics)
+        kind = RaftlogFilteringReader if _plans_with_filters() else RaftlogBatchReader
+        return kind(options, schema, topics)
 
     def _read_options(self, schema: StructType, endpoint: Endpoint) -> Mapping[str, str]:
         table = sql_table.read_options(self.options, schema, endpoint)
@@ -131,3 +133,9 @@ def _columns(given: Mapping[str, str]) -> StructType:
     return topic_struct(
         union(connection.describe(subscribed)), include_metadata=subscribed.include_metadata
     )
+
+
+def _plans_with_filters() -> bool:
+    """Whether this process plans reads with filters, as Spark does in workers of their own while
+    `spark.sql.python.filterPushdown.enabled` is true. It tells a source nothing of the setting."""
+    return "pyspark.sql.worker.data_source_pushdown_filters" in sys.modules

@@ -10,12 +10,20 @@ from enum import Enum
 
 from raftlog.spark.offsets import LATEST
 
-SPARKS_OWN = frozenset({"path", "queryname", "checkpointlocation", "outputmode"})
-"""Keys that Spark adds to the options of a source or sink. They are not ours."""
+SPARKS_OWN = frozenset(
+    {"path", "queryname", "checkpointlocation", "outputmode"}
+    | {"provider", "owner", "location", "external", "comment", "table_type", "is_managed_location"}
+)
+"""Keys that Spark adds to the options of a source or sink, the last of them for a table of its
+catalog. They are not ours."""
 
 FOUND = "raftlog.zookeeper.found"
 """Not for users: the nodes that ZooKeeper named when a data source was made. Spark keeps that for
 as long as a query runs, so its processes find the cluster while ZooKeeper is away."""
+
+PREDICATE = "raftlog.predicate"
+"""Not for users: the condition that `raftlog.spark.read` and `read_stream` also put on the rows.
+Given without it, rows that do not match are missing or not, as they happen to be stored."""
 
 ASYNC_PROGRESS = "asyncProgressTrackingEnabled"
 """Spark's option by which a stream may replay more than its last batch."""

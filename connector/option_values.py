@@ -19,6 +19,7 @@ from raftlog.spark.declarations import (
     ASYNC_PROGRESS,
     BY_KEY,
     FOUND,
+    PREDICATE,
     SOURCES,
     SPARKS_OWN,
     Endpoint,
@@ -46,6 +47,11 @@ def client_settings() -> ClientSettings:
     return _settings[variables]
 
 
+_OF_TABLE = "option."
+"""When a table of its catalog is made, Spark passes each option once more, with this before its
+name."""
+
+
 class OptionValues:
     """The given options. Names are checked against `endpoints` at once, values when read."""
 
@@ -55,10 +61,17 @@ class OptionValues:
         self._sparks_own: dict[str, str] = {}
         self.found = ""
         """The nodes that ZooKeeper named before."""
+        self.predicate = ""
+        """The text of the predicate that a source's rows are tested with, or ""."""
         for key, value in given.items():
             lowered = key.lower()
             if lowered == FOUND:
                 self.found = value
+                continue
+            if lowered == PREDICATE and endpoints & SOURCES:
+                self.predicate = value
+                continue
+            if lowered.startswith(_OF_TABLE):
                 continue
             if lowered in SPARKS_OWN:
                 self._sparks_own[lowered] = value

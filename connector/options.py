@@ -101,6 +101,8 @@ class SourceOptions:
     """The reader group as which a stream publishes its positions."""
     schema_evolution: str = "additive"
     """A stream's: `additive`, or `fail` if a topic that it reads is altered while it runs."""
+    predicate: str = ""
+    """The text of the predicate that the rows are tested with after the read, or ""."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +215,7 @@ def source_options(given: Mapping[str, str], endpoint: Endpoint) -> SourceOption
         schema_evolution=values.choice("schemaEvolution", SCHEMA_EVOLUTIONS)
         if streaming
         else "additive",
+        predicate=values.predicate,
     )
 
 

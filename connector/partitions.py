@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 BYTES_PER_TASK_MIN = 1 << 20
@@ -18,6 +19,56 @@ def pieces_wanted(records: Sequence[int], pieces_min: int) -> list[int]:
     """`pieces_min` shared among ranges in proportion to their records; at least one for each."""
     total = sum(records)
     return [max(1, -(-pieces_min * count // total)) for count in records]
+
+
+def gathered(
+    matches: Sequence[tuple[int, int, int]],
+    pieces_max: int,
+    *,
+    pieces_min: int | None,
+    records_max: int | None,
+) -> list[tuple[tuple[int, int], ...]]:
+    """Ranges of records with gaps between them as tasks, each of several ranges in order.
+
+    `matches` are (start, end, bytes) in order, none empty. Tasks are as `split` makes them out of
+    at most `pieces_max` pieces of about equal bytes, if the records lay next to each other.
+    """
+    total = sum(size for _, _, size in matches)
+    places, sizes, piece_bytes = [0], [], 0
+    place = 0
+    for start, end, size in matches:
+        place += end - start
+        piece_bytes += size
+        if piece_bytes * pieces_max >= total:
+            places.append(place)
+            sizes.append(piece_bytes)
+            piece_bytes = 0
+    if places[-1] < place:
+        places.append(place)
+        sizes.append(piece_bytes)
+    pieces = split(places, sizes, pieces_min=pieces_min, records_max=records_max)
+    return list(_ranges(matches, pieces))
+
+
+def _ranges(
+    matches: Sequence[tuple[int, int, int]], pieces: Sequence[tuple[int, int]]
+) -> Iterator[tuple[tuple[int, int], ...]]:
+    """Which ranges of records each piece is, of pieces that count the records of all matches."""
+    waiting = deque((start, end) for start, end, _ in matches)
+    for first, last in pieces:
+        needed = last - first
+        task: list[tuple[int, int]] = []
+        while needed:
+            start, end = waiting.popleft()
+            taken = min(needed, end - start)
+            needed -= taken
+            if taken < end - start:
+                waiting.appendleft((start + taken, end))
+            if task and task[-1][1] == start:
+                task[-1] = (task[-1][0], start + taken)
+            else:
+                task.append((start, start + taken))
+        yield tuple(task)
 
 
 def split(

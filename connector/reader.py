@@ -11,20 +11,25 @@ import dataclasses
 import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, cast
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from raftlog.core.types import Offset
 from raftlog.errors import (
     Internal,
     OffsetTrimmed,
     SchemaMismatch,
     TopicRecreated,
 )
+from raftlog.predicates.predicate import And, Predicate
 from raftlog.spark import connection, offsets, partitions
 from raftlog.spark.column_names import check_case, matched
+from raftlog.spark.declarations import PREDICATE
 from raftlog.spark.epoch_ends import end_of
+from raftlog.spark.filters import predicate_of
 from raftlog.spark.limits import Pieces
 from raftlog.spark.metadata_columns import METADATA_NAMES
 from raftlog.spark.offsets import (
@@ -39,18 +44,32 @@ from raftlog.spark.offsets import (
     TopicWatermark,
 )
 from raftlog.spark.options import SourceOptions, default_parallelism
+from raftlog.spark.pruning import (
+    PIECES_MAX,
+    Match,
+    SkipLog,
+    check_columns,
+    holds_everywhere,
+    matches,
+    narrowed,
+    of_topic,
+)
 from raftlog.spark.spark_version import arrow_schema
 from raftlog.spark.union import check_fits
 from raftlog.spark.worker_log import errors_logged
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
 
-    from raftlog import LogClient, ReadPreference, TopicInfo
+    from raftlog import LogClient, RangeSizes, ReadPreference, TopicInfo
 
 SIZES_KEPT_S = 10.0
 """How long the mean size of a topic's records is taken from an earlier micro-batch. No setting: it
 saves small batches a call, and large ones ask anyway."""
+
+_PIECES_SHOWN = 32
+"""A task's pieces that a message names: as many as small topics make."""
 
 log = logging.getLogger("raftlog.spark")
 
@@ -73,8 +92,21 @@ class Piece:
         return f"{self.wanted.topic}[{self.wanted.start}, {self.wanted.end})"
 
 
+class _Share(NamedTuple):
+    """Pieces of a topic that one task reads, in order, and about how many bytes they have."""
+
+    pieces: list[Piece]
+    body_bytes: float
+
+    @property
+    def records(self) -> int:
+        """How many there are in all pieces."""
+        return sum(piece.records for piece in self.pieces)
+
+
 class RaftlogPartition(InputPartition):
-    """One task's records: a piece of a large topic, or pieces of several small ones.
+    """One task's records: a piece of a large topic, pieces of it with gaps in between that no
+    filter lets through, or pieces of several small topics.
 
     `cluster_id` is None if a checkpoint of an earlier version does not have it.
     """
@@ -84,7 +116,9 @@ class RaftlogPartition(InputPartition):
         self.cluster_id = cluster_id
 
     def __repr__(self) -> str:
-        return ", ".join(map(str, self.pieces))
+        more = len(self.pieces) - _PIECES_SHOWN
+        shown = ", ".join(map(str, self.pieces[:_PIECES_SHOWN]))
+        return shown + (f" and {more} more" if more > 0 else "")
 
 
 class RangeReader:
@@ -105,6 +139,20 @@ class RangeReader:
         """The mean of a topic's records, and when it was found, by incarnation."""
         self._mean_bytes: dict[str, float] = {}
         """The mean of all of a topic's records, as its last mark said, by incarnation."""
+        self._where: Predicate | None = None
+        """What is true for every row that is wanted; None: all rows are."""
+        self._skips = SkipLog()
+        if options.predicate:
+            from raftlog.wire.codec import predicate_of_text
+
+            where = predicate_of_text(options.predicate)
+            check_columns(where, schema.names, PREDICATE)
+            self.keep_only(where)
+
+    def keep_only(self, where: Predicate) -> None:
+        """Leave out rows for which the predicate is not true, where that saves work. Its columns
+        are the query's."""
+        self._where = where if self._where is None else And(parts=(self._where, where))
 
     def meet(self, topic: TopicInfo) -> None:
         """Fix the columns that a new topic is read with to those that it has now.
@@ -137,24 +185,86 @@ class RangeReader:
         Small topics share a task, as far as `minPartitions` allows: each task costs Spark tens of
         milliseconds.
         """
+        found: dict[str, list[Match]] = {}
+        if self._where is not None:
+            wanted, found = self._pruned(wanted, self._where)
         if not wanted:
             return []
         pieces_min = self._options.min_partitions or default_parallelism()
         counts = partitions.pieces_wanted([part.end - part.start for part in wanted], pieces_min)
-        sized = [
-            piece
-            for part, count in zip(wanted, counts, strict=True)
-            for piece in self._pieces(part, count)
-        ]
+        shares: list[_Share] = []
+        for part, count in zip(wanted, counts, strict=True):
+            if part.incarnation in found:
+                shares += self._gathered(part, found[part.incarnation], count)
+            else:
+                shares += self._split(part, count)
         tasks = partitions.packed(
-            [(piece.records, round(size)) for piece, size in sized],
+            [(share.records, round(share.body_bytes)) for share in shares],
             tasks_min=self._options.min_partitions or 1,
             records_max=self._options.max_records_per_partition,
         )
-        return [RaftlogPartition([sized[index][0] for index in task], cluster_id) for task in tasks]
+        return [
+            RaftlogPartition(
+                [piece for index in task for piece in shares[index].pieces], cluster_id
+            )
+            for task in tasks
+        ]
 
-    def _pieces(self, wanted: TopicRange, pieces_max: int) -> list[tuple[Piece, float]]:
-        """A topic's pieces, each with about how many bytes it has."""
+    def _pruned(
+        self, wanted: Sequence[TopicRange], where: Predicate
+    ) -> tuple[list[TopicRange], dict[str, list[Match]]]:
+        """What is left of ranges that have rows for which the predicate is true, and where in them
+        it may be, by incarnation: in all of a range that has no entry."""
+        left: list[TopicRange] = []
+        found: dict[str, list[Match]] = {}
+        for part in wanted:
+            topic = self._at_version(part, self._version(part))
+            test = of_topic(where, self._schema.names, topic)
+            rest = narrowed(test, part, partial(self.client().find_offset, topic))
+            read = 0
+            if rest is not None and not holds_everywhere(test, rest):
+                found[part.incarnation] = matches(test, rest, partial(self._match, topic))
+                read = sum(each.end - each.start for each in found[part.incarnation])
+            elif rest is not None:
+                read = rest.end - rest.start
+            if rest is not None and read:
+                left.append(rest)
+            self._skips.add(part.topic, records=part.end - part.start, read=read)
+        self._skips.tell()
+        return left, found
+
+    def _match(self, topic: TopicInfo, start: int, end: int, where: Predicate) -> RangeSizes:
+        """Where records match, from `start` on. What was trimmed since it was planned counts as a
+        match, so that the tasks say that it is gone."""
+        try:
+            return self.client().read_sizes(
+                topic, start, end, mark=end, pieces_max=PIECES_MAX, where=where
+            )
+        except OffsetTrimmed as error:
+            if self._options.fail_on_data_loss or error.earliest <= start:
+                raise
+            from raftlog import RangeSizes
+
+            gone = min(end, error.earliest)
+            return RangeSizes(offsets=(Offset(start), Offset(gone)), body_bytes=(0,))
+
+    def _gathered(
+        self, wanted: TopicRange, found: Sequence[Match], pieces_max: int
+    ) -> list[_Share]:
+        """A topic's records where they were found to match, for at most so many tasks, unless
+        `minPartitions` or `maxRecordsPerPartition` wants more."""
+        mean = sum(each.body_bytes for each in found) / sum(each.end - each.start for each in found)
+        groups = partitions.gathered(
+            found,
+            pieces_max,
+            pieces_min=self._pieces_min(pieces_max),
+            records_max=self._options.max_records_per_partition,
+        )
+        return [self._share(wanted, ranges, mean) for ranges in groups]
+
+    def _split(self, wanted: TopicRange, pieces_max: int) -> list[_Share]:
+        """All records of a topic's range, for at most so many tasks, unless
+        `maxRecordsPerPartition` wants more."""
         boundaries: Sequence[int] = (wanted.start, wanted.end)
         body_bytes: Sequence[int] = (0,)
         count = wanted.end - wanted.start
@@ -167,23 +277,28 @@ class RangeReader:
         found = partitions.split(
             boundaries,
             body_bytes,
-            pieces_min=None if self._options.min_partitions is None else pieces_max,
+            pieces_min=self._pieces_min(pieces_max),
             records_max=self._options.max_records_per_partition,
         )
         assert found[0][0] == wanted.start, f"{found} does not begin where {wanted} does"
         assert found[-1][1] == wanted.end, f"{found} does not end where {wanted} does"
+        return [self._share(wanted, (piece,), mean) for piece in found]
+
+    def _pieces_min(self, pieces_max: int) -> int | None:
+        return None if self._options.min_partitions is None else pieces_max
+
+    def _share(self, wanted: TopicRange, ranges: Sequence[tuple[int, int]], mean: float) -> _Share:
+        """Parts of a topic's range whose records have about `mean` bytes."""
         version = self._version(wanted)
-        return [
-            (
-                Piece(
-                    wanted=dataclasses.replace(wanted, start=start, end=end),
-                    mark=wanted.end,
-                    schema_version=version,
-                ),
-                mean * (end - start),
+        pieces = [
+            Piece(
+                wanted=dataclasses.replace(wanted, start=start, end=end),
+                mark=wanted.end,
+                schema_version=version,
             )
-            for start, end in found
+            for start, end in ranges
         ]
+        return _Share(pieces, mean * sum(piece.records for piece in pieces))
 
     def _is_small(self, wanted: TopicRange, now_s: float) -> bool:
         """Whether a range is too small to be split, by the sizes that were found a moment ago.
@@ -256,9 +371,8 @@ class RangeReader:
     def _records(self, piece: Piece, begin: int) -> Iterator[pa.RecordBatch]:
         """The wanted columns that the topic has, under the names that Spark planned with; if it
         has none of them, its offsets."""
-        wanted, version = piece.wanted, piece.schema_version
-        topic = connection.topic(self._connection, wanted.topic, wanted.incarnation, version)
-        topic = dataclasses.replace(topic, schema=topic.schema.at(version))
+        wanted = piece.wanted
+        topic = self._at_version(wanted, piece.schema_version)
         known = [*METADATA_NAMES, *(field.name for field in topic.schema.fields)]
         names = matched(self._schema.names, known)
         check_case(self._schema.names, names, topic.name)
@@ -276,6 +390,11 @@ class RangeReader:
             preference=cast("ReadPreference", self._options.read_preference),
         ):
             yield batch.rename_columns(list(planned.values())) if planned else batch
+
+    def _at_version(self, wanted: TopicRange, version: int) -> TopicInfo:
+        """The topic with its columns as they were then."""
+        topic = connection.topic(self._connection, wanted.topic, wanted.incarnation, version)
+        return dataclasses.replace(topic, schema=topic.schema.at(version))
 
     def client(self) -> LogClient:
         """This process's client of the cluster."""
@@ -338,6 +457,7 @@ class RaftlogBatchReader(DataSourceReader):
     ) -> None:
         """`topics`: as they were when `schema` was compared with them."""
         self._options = options
+        self._schema = schema
         self._ranges = RangeReader(options, schema, topics)
 
     @errors_logged
@@ -383,3 +503,18 @@ class RaftlogBatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._ranges.read(partition)
+
+
+class RaftlogFilteringReader(RaftlogBatchReader):
+    """A batch read that Spark tells its filters.
+
+    A class by itself, because Spark refuses every read of one that defines `pushFilters` unless
+    `spark.sql.python.filterPushdown.enabled` is true.
+    """
+
+    @errors_logged
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take note of all filters, and leave them to Spark as well: what is read is only what may
+        match."""
+        self._ranges.keep_only(predicate_of(filters, self._schema))
+        return filters

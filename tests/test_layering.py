@@ -121,7 +121,13 @@ PACKAGES = {
         third_party=("grpc", "structlog"),
     ),
     "raftlog.records": Package(
-        ours=("raftlog.machines.schema", "raftlog.wire.batch", "raftlog.wire.runs"),
+        ours=(
+            "raftlog.machines.limits",
+            "raftlog.machines.schema",
+            "raftlog.predicates",
+            "raftlog.wire.batch",
+            "raftlog.wire.runs",
+        ),
         third_party=("pyarrow", "sqlglot"),
     ),
     "raftlog.compaction": Package(
@@ -215,6 +221,7 @@ PACKAGES = {
             "raftlog.client",
             "raftlog.config",
             "raftlog.placement",
+            "raftlog.predicates.predicate",
             "raftlog.wire.calls",
             "raftlog.wire.group_calls",
             "raftlog.wire.placing_calls",

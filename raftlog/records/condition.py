@@ -1,16 +1,18 @@
 """Conditions on records, as of `raftlog tail --where`: a small part of SQL, read by sqlglot.
 
-They become expressions of Arrow. Only what is named below is taken, so nothing is evaluated but
-comparisons of columns with values. sqlglot takes long to import, so this is imported where it is
-needed.
+They become expressions of Arrow, which choose records, and predicates, by which whole batches are
+skipped. Only what is named below is taken, so nothing is evaluated but comparisons of columns with
+values. sqlglot takes long to import, so this is imported where it is needed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import decimal
 import operator
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from functools import reduce
 from typing import Any, NamedTuple, TypeAlias
 
@@ -20,6 +22,17 @@ import sqlglot
 from sqlglot import exp
 
 from raftlog.errors import InvalidOption
+from raftlog.machines.limits import INTEGER_MAX
+from raftlog.predicates.making import compared, fitted, one_of, starting
+from raftlog.predicates.predicate import (
+    And,
+    IsNull,
+    Not,
+    Or,
+    Predicate,
+    Unknown,
+    Value,
+)
 from raftlog.records.conform import type_name
 
 _Node: TypeAlias = "exp.Expr"
@@ -32,13 +45,13 @@ _ADVICE = (
     "parts of structs as in a.b."
 )
 
-_COMPARISONS: dict[type[_Node], Callable[[Any, Any], Any]] = {
-    exp.EQ: operator.eq,
-    exp.NEQ: operator.ne,
-    exp.LT: operator.lt,
-    exp.LTE: operator.le,
-    exp.GT: operator.gt,
-    exp.GTE: operator.ge,
+_COMPARISONS: dict[type[_Node], tuple[str, Callable[[Any, Any], Any]]] = {
+    exp.EQ: ("=", operator.eq),
+    exp.NEQ: ("<>", operator.ne),
+    exp.LT: ("<", operator.lt),
+    exp.LTE: ("<=", operator.le),
+    exp.GT: (">", operator.gt),
+    exp.GTE: (">=", operator.ge),
 }
 _MIRRORED: dict[type[_Node], type[_Node]] = {
     exp.LT: exp.GT,
@@ -48,6 +61,20 @@ _MIRRORED: dict[type[_Node], type[_Node]] = {
 }
 """What a comparison becomes when its sides change places."""
 
+_PATTERN = re.compile(r"([^%_]*)%")
+"""A pattern of LIKE that only says how the text begins."""
+
+_SETTINGS_MATTER = ('"', "''", "\\", "$", "--", "/*")
+"""What Spark reads in one way or another as it is set, or that may be read in several ways: quotes,
+escapes, variables, comments."""
+
+_OWN_LITERALS = {
+    exp.DataType.Type.DATE: pa.date32(),
+    exp.DataType.Type.TIMESTAMPTZ: pa.timestamp("us", tz="UTC"),
+    exp.DataType.Type.TIMESTAMPNTZ: pa.timestamp("us"),
+}
+"""Literals that say their type, and the columns that Spark compares with them as they are."""
+
 
 class Condition(NamedTuple):
     """Which records are wanted."""
@@ -56,11 +83,38 @@ class Condition(NamedTuple):
     """For `filter`. A comparison with a null is neither true nor false: that record is left out."""
     columns: list[str]
     """The columns that it needs, by first use."""
+    predicate: Predicate
+    """What is true of every record that is wanted, as far as predicates can say it."""
 
 
 def parse_condition(text: str, schema: pa.Schema) -> Condition:
     """The condition, about columns of this schema. Raises `InvalidOption`, which says what is
     wrong."""
+    reading = _Reading(schema, datetime.UTC)
+    test = reading.condition(_parsed(text))
+    return Condition(test.expression, reading.columns, fitted(test.predicate))
+
+
+def sparks_predicate(text: str, schema: pa.Schema, zone: datetime.tzinfo | None) -> Predicate:
+    """What is true of every row for which Spark finds the condition true, about columns of this
+    schema, in a session with this time zone; None: one that Python does not know.
+
+    The text may be any of Spark's. The parts of it that are more than a condition of ours restrict
+    nothing; nor does a text that Spark reads as it is set.
+    """
+    if any(each in text for each in _SETTINGS_MATTER):
+        return And(parts=())
+    parts: list[Predicate] = []
+    try:
+        for node in _conjuncts(_parsed(text)):
+            with contextlib.suppress(InvalidOption):
+                parts.append(_Reading(schema, zone).condition(node).predicate)
+    except (InvalidOption, RecursionError):
+        return And(parts=())
+    return fitted(And(parts=tuple(parts)))
+
+
+def _parsed(text: str) -> _Node:
     try:
         found = sqlglot.parse(text, dialect="spark", error_level=sqlglot.ErrorLevel.RAISE)
     except RecursionError:
@@ -70,45 +124,91 @@ def parse_condition(text: str, schema: pa.Schema) -> Condition:
         raise _refused(f"is {text!r}, which is no condition") from None
     if len(found) != 1 or found[0] is None:
         raise _refused(f"is {text!r}, which is not one condition")
-    reading = _Reading(schema)
-    expression = reading.condition(found[0])
-    return Condition(expression, reading.columns)
+    return found[0]
+
+
+def _conjuncts(node: _Node) -> Iterator[_Node]:
+    """The conditions that all must hold."""
+    waiting = [node]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, exp.And):
+            waiting += [each.right, each.left]
+        elif isinstance(each, exp.Paren):
+            waiting.append(each.this)
+        else:
+            yield each
+
+
+class _Test(NamedTuple):
+    """A condition or a part of one, in both forms."""
+
+    expression: pc.Expression
+    predicate: Predicate
 
 
 class _Column(NamedTuple):
     name: str
     type: pa.DataType
     value: pc.Expression
+    is_whole: bool
+    """Whether it is a column of the topic, and no part of one."""
+
+
+class _Literal(NamedTuple):
+    """A value that a column is compared with."""
+
+    scalar: pa.Scalar[Any]
+    stored: Value | None
+    """As bounds have it; None: they do not, or Arrow and Spark would not both compare with it."""
 
 
 class _Reading:
-    """Turns sqlglot's tree into Arrow's."""
+    """Turns sqlglot's tree into Arrow's and into a predicate."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, zone: datetime.tzinfo | None) -> None:
+        """`zone`: of times that name none; None: such times are not known."""
         self._schema = schema
+        self._zone = zone
         self.columns: list[str] = []
 
-    def condition(self, node: _Node) -> pc.Expression:
+    def condition(self, node: _Node) -> _Test:
         """What is true or false of a record."""
         match node:
             case exp.Paren():
                 return self.condition(node.this)
             case exp.And():
-                return self.condition(node.left) & self.condition(node.right)
+                one, other = self.condition(node.left), self.condition(node.right)
+                both = And(parts=(one.predicate, other.predicate))
+                return _Test(one.expression & other.expression, both)
             case exp.Or():
-                return self.condition(node.left) | self.condition(node.right)
+                one, other = self.condition(node.left), self.condition(node.right)
+                either = Or(parts=(one.predicate, other.predicate))
+                return _Test(one.expression | other.expression, either)
             case exp.Not():
-                return ~self.condition(node.this)
+                part = self.condition(node.this)
+                return _Test(~part.expression, Not(part=part.predicate))
             case exp.Is() if isinstance(node.expression, exp.Null):
-                return self._column(node.this).value.is_null()
-            case exp.In() if node.expressions:
                 column = self._column(node.this)
-                any_of = [column.value == _value(each, column) for each in node.expressions]
-                return reduce(operator.or_, any_of)
+                test = IsNull(column=column.name) if column.is_whole else Unknown()
+                return _Test(column.value.is_null(), test)
+            case exp.In() if node.expressions:
+                return self._membership(node)
             case exp.Between():
                 column = self._column(node.this)
-                low, high = _value(node.args["low"], column), _value(node.args["high"], column)
-                return (column.value >= low) & (column.value <= high)
+                low, high = (
+                    self._value(node.args["low"], column),
+                    self._value(node.args["high"], column),
+                )
+                return _Test(
+                    (column.value >= low.scalar) & (column.value <= high.scalar),
+                    And(
+                        parts=(
+                            compared(column.name, ">=", low.stored),
+                            compared(column.name, "<=", high.stored),
+                        )
+                    ),
+                )
             case exp.Like():
                 return self._like(node)
             case exp.Column():
@@ -118,26 +218,48 @@ class _Reading:
             case _:
                 raise _refused(f"has {node.sql(dialect='spark')!r}, which is none of its parts")
 
-    def _comparison(self, node: exp.Binary) -> pc.Expression:
+    def _comparison(self, node: exp.Binary) -> _Test:
         kind: type[_Node] = type(node)
         left, right = node.left, node.right
         if isinstance(right, exp.Column) and not isinstance(left, exp.Column):
             kind, left, right = _MIRRORED.get(kind, kind), right, left
         column = self._column(left)
-        made: pc.Expression = _COMPARISONS[kind](column.value, _value(right, column))
-        return made
+        value = self._value(right, column)
+        name, compare = _COMPARISONS[kind]
+        if name == "<>":
+            predicate: Predicate = Not(part=compared(column.name, "=", value.stored))
+        else:
+            predicate = compared(column.name, name, value.stored)
+        return _Test(compare(column.value, value.scalar), predicate)
 
-    def _like(self, node: exp.Like) -> pc.Expression:
+    def _membership(self, node: exp.In) -> _Test:
+        column = self._column(node.this)
+        values = [self._value(each, column) for each in node.expressions]
+        any_of = [column.value == value.scalar for value in values]
+        stored = one_of(column.name, [value.stored for value in values], has_null=False)
+        return _Test(reduce(operator.or_, any_of), stored)
+
+    def _like(self, node: exp.Like) -> _Test:
         column, pattern = self._column(node.this), node.expression
         if not pa.types.is_string(column.type) or not _is_text(pattern):
             raise _refused(f"has LIKE for {column.name}, but it compares text with 'a pattern%'")
-        return pc.match_like(column.value, pattern.this)
+        prefix = _PATTERN.fullmatch(pattern.this)
+        known = prefix[1] if prefix and column.is_whole and "\\" not in prefix[1] else None
+        return _Test(pc.match_like(column.value, pattern.this), starting(column.name, known))
 
-    def _truth(self, node: exp.Column) -> pc.Expression:
+    def _truth(self, node: exp.Column) -> _Test:
         column = self._column(node)
         if not pa.types.is_boolean(column.type):
             raise _refused(f"has {column.name} without a comparison, and it is no BOOLEAN")
-        return column.value
+        stored = True if column.is_whole else None
+        return _Test(column.value, compared(column.name, "=", stored))
+
+    def _value(self, node: _Node, column: _Column) -> _Literal:
+        scalar = _value(node, column, self._zone)
+        known = column.is_whole and (
+            self._zone is not None or not pa.types.is_timestamp(column.type)
+        )
+        return _Literal(scalar, _stored(node, scalar, column.type) if known else None)
 
     def _column(self, node: _Node) -> _Column:
         if not isinstance(node, exp.Column):
@@ -154,13 +276,13 @@ class _Reading:
             kind = kind.field(part).type
         if path[0] not in self.columns:
             self.columns.append(path[0])
-        return _Column(name, kind, pc.field(*path))
+        return _Column(name, kind, pc.field(*path), is_whole=len(path) == 1)
 
 
-def _value(node: _Node, column: _Column) -> pa.Scalar[Any]:
+def _value(node: _Node, column: _Column, zone: datetime.tzinfo | None) -> pa.Scalar[Any]:
     """The value to compare the column with, of its type where that has it."""
     if isinstance(node, exp.Paren):
-        return _value(node.this, column)
+        return _value(node.this, column, zone)
     sign = ""
     if isinstance(node, exp.Neg):
         sign, node = "-", node.this
@@ -174,7 +296,9 @@ def _value(node: _Node, column: _Column) -> pa.Scalar[Any]:
         raise _refused(f"compares {column.name} with {node.sql(dialect='spark')!r}, no value")
     text = sign + node.this
     try:
-        return _as_number(text, column.type) if node.is_number else _as_text(text, column.type)
+        if node.is_number:
+            return _as_number(text, column.type)
+        return _as_text(text, column.type, zone)
     except (pa.ArrowException, decimal.InvalidOperation, ValueError):
         kind = type_name(column.type)
         raise _refused(f"compares {column.name} ({kind}) with {text!r}, which is none") from None
@@ -197,18 +321,57 @@ def _as_number(text: str, kind: pa.DataType) -> pa.Scalar[Any]:
     raise pa.ArrowInvalid("no number")
 
 
-def _as_text(text: str, kind: pa.DataType) -> pa.Scalar[Any]:
+def _as_text(text: str, kind: pa.DataType, zone: datetime.tzinfo | None) -> pa.Scalar[Any]:
     types = pa.types
     if types.is_timestamp(kind) and kind.tz is not None:
         moment = datetime.datetime.fromisoformat(text)
-        utc = moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
-        value: pa.Scalar[Any] = pa.scalar(utc, kind)
+        zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)
+        value: pa.Scalar[Any] = pa.scalar(zoned, kind)
         return value
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
         return _as_number(text.strip(), kind)
     if types.is_nested(kind):
         raise pa.ArrowInvalid("no single value")
     return pa.scalar(text).cast(kind)
+
+
+def _stored(node: _Node, scalar: pa.Scalar[Any], kind: pa.DataType) -> Value | None:
+    """The value as bounds of a column of this type have it, if Spark takes the same value."""
+    types = pa.types
+    if isinstance(node, exp.Paren):
+        return _stored(node.this, scalar, kind)
+    if isinstance(node, exp.Cast):
+        if _OWN_LITERALS.get(node.to.this) != kind:
+            return None
+        node = node.this
+    if types.is_integer(kind) and not _is_text(node):
+        return _whole(scalar)
+    if types.is_floating(kind) and not _is_text(node):
+        return _real(node, scalar)
+    if types.is_boolean(kind):
+        return scalar.as_py() if isinstance(node, exp.Boolean) else None
+    if not _is_text(node):
+        return None
+    if types.is_string(kind):
+        return str(node.this)
+    if types.is_date32(kind):
+        return int(scalar.cast(pa.int32()).as_py())
+    if types.is_timestamp(kind) and kind.unit == "us":
+        return int(scalar.cast(pa.int64()).as_py())
+    return None
+
+
+def _whole(scalar: pa.Scalar[Any]) -> int | None:
+    number = scalar.as_py()
+    return number if isinstance(number, int) and abs(number) <= INTEGER_MAX else None
+
+
+def _real(node: _Node, scalar: pa.Scalar[Any]) -> float | None:
+    """Spark compares a FLOAT with 0.1 as doubles, Arrow as floats: so with a value of both."""
+    literal = node.this if isinstance(node, exp.Neg) else node
+    number = float(literal.this)
+    number = -number if isinstance(node, exp.Neg) else number
+    return number if number == scalar.as_py() else None
 
 
 def _is_text(node: object) -> bool:

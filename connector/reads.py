@@ -1,0 +1,215 @@
+"""One-line reads on the driver: `raftlog.spark.read` and `raftlog.spark.read_stream`.
+
+Spark hands a Python source neither the columns that a query uses nor, by default, its filters. So
+these calls do it: they project the columns, tell the source the condition, and put the condition on
+the rows as well. The source skips what cannot match; which rows there are is Spark's decision.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import tzinfo
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pyspark.sql.types import DataType, StringType, StructType
+
+from raftlog.errors import InvalidOption
+from raftlog.predicates.predicate import And
+from raftlog.spark.declarations import PREDICATE
+from raftlog.spark.metadata_columns import METADATA_NAMES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_DATES_AS_TEXT = "spark.sql.legacy.typeCoercion.datetimeToString.enabled"
+"""Spark's setting that compares dates and times with texts as texts: by no order of ours."""
+
+
+def read(
+    spark: SparkSession,
+    topic: str,
+    *,
+    columns: Sequence[str] | None = None,
+    where: str | None = None,
+    options: Mapping[str, object] | None = None,
+) -> DataFrame:
+    """Read a topic as a batch: only these columns, and only what may match.
+
+        late = raftlog.spark.read(spark, "flights", columns=["carrier"], where="dep_delay > 60")
+
+    Stored batches none of whose rows can match are not read. It may be called in any thread of the
+    driver; a thread of your own can also write to topics from then on, which ends with
+    DATA_SOURCE_NOT_FOUND before.
+
+    Args:
+        spark: The session.
+        topic: The topic, or several, comma-separated, as in the option `subscribe`.
+        columns: The columns to read, in this order; metadata columns (`_offset`, ...) may be among
+            them. Default: all of the topic's.
+        where: The condition on the rows, as Spark's SQL. It may test columns that are not among
+            `columns`, and metadata columns. What of it `raftlog tail --where` also takes leaves
+            out what cannot match; the rest only filters. Default: all rows.
+        options: Options of the source by name, such as `{"endingOffsets": "latest"}`; values are
+            turned into text. Default: none.
+
+    Returns:
+        A DataFrame of exactly these columns and rows.
+
+    Raises:
+        InvalidOption: A column does not exist, or an option is wrong.
+        AnalysisException: Spark cannot make sense of `where`.
+    """
+    return _read(spark, spark.read, topic, columns, where, options)
+
+
+def read_stream(
+    spark: SparkSession,
+    topic: str,
+    *,
+    columns: Sequence[str] | None = None,
+    where: str | None = None,
+    options: Mapping[str, object] | None = None,
+) -> DataFrame:
+    """Read a topic as a stream: only these columns, and only what may match.
+
+        late = raftlog.spark.read_stream(spark, "flights", where="dep_delay > 60")
+
+    Args:
+        spark: As in `read`.
+        topic: As in `read`.
+        columns: As in `read`.
+        where: As in `read`. Records that are skipped count for the limits of a micro-batch.
+        options: As in `read`, such as `{"startingOffsets": "earliest"}`.
+
+    Returns:
+        A streaming DataFrame of exactly these columns and rows.
+
+    Raises:
+        InvalidOption: A column does not exist, or an option is wrong.
+        AnalysisException: Spark cannot make sense of `where`.
+    """
+    return _read(spark, spark.readStream, topic, columns, where, options)
+
+
+def _read(
+    spark: SparkSession,
+    reader: Any,
+    topic: str,
+    columns: Sequence[str] | None,
+    where: str | None,
+    options: Mapping[str, object] | None,
+) -> DataFrame:
+    if where is not None and not isinstance(where, str):
+        raise InvalidOption(
+            option="where",
+            problem=f"is of type {type(where).__name__}",
+            advice="Give a condition as SQL text, or filter the result with its method where.",
+        )
+    _use_session(spark)
+    given = {name: _text(value) for name, value in (options or {}).items()} | {"subscribe": topic}
+    reader = reader.format("raftlog").options(**given)
+    everything: StructType = reader.option("includeMetadata", "true").load().schema
+    wanted = _wanted(everything, columns, given)
+    reader = reader.option("includeMetadata", given.get("includeMetadata", "false"))
+    found: DataFrame
+    if where is None:
+        found = reader.schema(_only(everything, wanted)).load()
+        return found
+    tested = [name for name in _named(everything.names, where) if name not in wanted]
+    needed = _only(everything, [*wanted, *tested])
+    found = reader.schema(needed).option(PREDICATE, _predicate(spark, where, needed)).load()
+    return found.where(where).select(*map(_quoted, wanted))
+
+
+def _use_session(spark: SparkSession) -> None:
+    """Make the session the active one of this thread in the JVM. Spark looks there for the Python
+    sources that are written to, and a thread of the user's own has none. With Spark Connect there
+    is nothing to do."""
+    jvm = getattr(spark, "_jvm", None)
+    if jvm is not None:
+        spark._get_j_spark_session_class(jvm).setActiveSession(spark._jsparkSession)
+
+
+def _text(value: object) -> str:
+    """As Spark writes an option."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _wanted(
+    schema: StructType, columns: Sequence[str] | None, given: Mapping[str, str]
+) -> list[str]:
+    """The columns of the result."""
+    if columns is None:
+        has_metadata = {name.lower(): text for name, text in given.items()}.get("includemetadata")
+        shown = has_metadata is not None and has_metadata.lower() == "true"
+        return [name for name in schema.names if shown or name not in METADATA_NAMES]
+    if isinstance(columns, str) or not columns:
+        raise InvalidOption(
+            option="columns", problem=f"is {columns!r}", advice="Give a list of columns' names."
+        )
+    for name in columns:
+        if name not in schema.names:
+            raise InvalidOption(
+                option="columns",
+                problem=f"names {name!r}",
+                advice=f"There are: {', '.join(schema.names)}.",
+            )
+    return list(columns)
+
+
+def _only(schema: StructType, names: Sequence[str]) -> StructType:
+    return StructType([schema[name] for name in names])
+
+
+def _quoted(name: str) -> str:
+    """A column's name as it is: Spark would take a dot for a part of a column."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def _named(names: Sequence[str], where: str) -> list[str]:
+    """Every column that the condition may refer to, in upper or lower case, whatever it means.
+
+    By the words of the text, so that what Spark takes for a column is never missing: without it
+    Spark might find something else of the same name, such as `user`.
+    """
+    folded = _folded(where)
+    words = set(re.findall(r"\w+", folded))
+    return [
+        name
+        for name in names
+        if _folded(name) in words
+        or (re.fullmatch(r"\w+", name) is None and _folded(name.replace("`", "``")) in folded)
+    ]
+
+
+def _folded(text: str) -> str:
+    """Equal for texts that differ in case only, as Java compares their letters."""
+    return text.upper().lower()
+
+
+def _predicate(spark: SparkSession, where: str, schema: StructType) -> str:
+    """The condition as the source's option."""
+    from raftlog.records.condition import sparks_predicate
+    from raftlog.spark.spark_version import arrow_schema
+    from raftlog.wire.codec import predicate_text
+
+    ordered = [field for field in schema if _is_ordered_as_stored(field.dataType)]
+    zone = _zone(spark.conf.get("spark.sql.session.timeZone") or "")
+    if spark.conf.get(_DATES_AS_TEXT, "false") != "false":
+        return predicate_text(And(parts=()))
+    return predicate_text(sparks_predicate(where, arrow_schema(StructType(ordered)), zone))
+
+
+def _is_ordered_as_stored(kind: DataType) -> bool:
+    """Whether Spark compares values as their bounds are compared: text has no collation."""
+    return not isinstance(kind, StringType) or kind.jsonValue() == "string"
+
+
+def _zone(name: str) -> tzinfo | None:
+    """The session's time zone; None for one that only Java has."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
