@@ -13,7 +13,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -84,6 +84,9 @@ class QueryProgress:
     """The number of its last micro-batch."""
     rows: int
     """The rows that this batch had."""
+    records_skipped: int | None
+    """Records of this batch's ranges that are no rows of it: filters left them out, or they were
+    trimmed (`failOnDataLoss=false`). None before the first batch of a start says where it began."""
     rows_per_s: float
     """The rows that it processed in a second."""
     committed_at: datetime
@@ -286,6 +289,7 @@ def progress_of(progress: StreamingQueryProgress) -> QueryProgress | None:
         run_id=str(progress.runId),
         batch=progress.batchId,
         rows=progress.numInputRows or 0,
+        records_skipped=_skipped(progress.sources),
         rows_per_s=progress.processedRowsPerSecond or 0.0,
         committed_at=began + timedelta(milliseconds=progress.batchDuration),
         # Of a topic that two sources read, the one that is farther behind.
@@ -311,6 +315,25 @@ def _topics_of(source: SourceProgress) -> list[TopicProgress]:
             )
         )
     return found
+
+
+def _skipped(sources: Iterable[SourceProgress]) -> int | None:
+    """Records between the offsets of our sources that did not become rows; None if a source began
+    at no known offset. A batch that is read twice has more rows than records: then none."""
+    skipped = 0
+    for source in sources:
+        ends = _reached(source.endOffset)
+        if not ends:
+            continue
+        starts = _reached(source.startOffset)
+        records = 0
+        for name, entry in ends.items():
+            start = starts.get(name)
+            if start is None or start.incarnation != entry.incarnation:
+                return None
+            records += entry.end - start.end
+        skipped += max(0, records - (source.numInputRows or 0))
+    return skipped
 
 
 def _reached(text: str | None) -> Mapping[str, offsets.Reached]:
@@ -345,11 +368,12 @@ def line_of(found: QueryProgress) -> str:
         + ("? s" if each.seconds_behind is None else f"{each.seconds_behind:.1f} s")
         for each in found.topics
     )
+    skipped = f", {found.records_skipped} records skipped" if found.records_skipped else ""
     error = found.error.partition("\n")[0]
     ended = "" if found.running else f"; ended{': ' + error if error else ''}"
     return (
         f"Query {found.query}, batch {found.batch}, done {found.committed_at:%H:%M:%S}: "
-        f"{found.rows} rows, {found.rows_per_s:.0f} rows/s; {topics}{ended}"
+        f"{found.rows} rows, {found.rows_per_s:.0f} rows/s{skipped}; {topics}{ended}"
     )
 
 

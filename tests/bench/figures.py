@@ -76,6 +76,8 @@ TARGETS: dict[str, Target] = {
     "spark_to_log_default_rows_per_s": _at_least(1e6, None),
     "spark_to_log_raised_rows_per_s": _at_least(None, 3e6),
     "micro_batch_ratio": _at_most(1.5, 1.15),
+    "two_of_ten_columns_ratio": _at_least(None, 3.0),
+    "filtered_read_ratio": _at_least(None, 20.0),
     "reopen_1_gib_s": _at_most(2.0, 0.5),
     "reopen_10_gib_s": _at_most(10.0, 1.0),
     "replay_elections_again": _at_most(0, None),

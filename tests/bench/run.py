@@ -39,6 +39,7 @@ from tests.bench.log import log
 from tests.bench.memory import memory
 from tests.bench.month import Month, month
 from tests.bench.observers import observers
+from tests.bench.pruning import pruning
 from tests.bench.reopen import reopen
 from tests.bench.repair import repair
 from tests.bench.replay import replay
@@ -62,6 +63,7 @@ PIECES: dict[str, Piece] = {
     "log-to-spark": log_to_spark,
     "spark-to-log": spark_to_log,
     "micro-batch": micro_batch,
+    "pruning": pruning,
 }
 LONG_PIECES: dict[str, Piece] = {
     **PIECES,

@@ -2,8 +2,9 @@
 
     python -m tests.bench.spark_driver '{"settings": {}, "queries": [...]}'
 
-Each query is a stream from one format to another. Standard output is one JSON list: for each query
-rows and milliseconds of every micro-batch that had rows, by Spark's own progress reports.
+Each query is a stream from one format to another, or a batch read (`read`: what
+`raftlog.spark.read` takes) of so many `rows` to nowhere. Standard output is one JSON list: for each
+query rows and milliseconds of every micro-batch that had rows, by Spark's own progress reports.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+import raftlog.spark
 from tests.bench.bare import BareSink, BareSource
 from tests.bench.rows import SCHEMA_DDL
 
@@ -46,6 +49,8 @@ def main(plan: dict[str, Any]) -> None:
 
 
 def _run(spark: SparkSession, query: dict[str, Any]) -> dict[str, Any]:
+    if "read" in query:
+        return {"name": query["name"], "batches": [_read(spark, query)]}
     source = spark.readStream.format(query["from"]).options(**query["source"])
     if query["from"] == "parquet":
         source = source.schema(SCHEMA_DDL)
@@ -60,6 +65,15 @@ def _run(spark: SparkSession, query: dict[str, Any]) -> dict[str, Any]:
         running.stop()
         sys.exit(f"{query} did not end within {_END_S} s")
     return {"name": query["name"], "batches": _batches(running)}
+
+
+def _read(spark: SparkSession, query: dict[str, Any]) -> dict[str, int]:
+    """A batch read to nowhere: the time of its action, planning included."""
+    frame = raftlog.spark.read(spark, **query["read"])
+    began_s = time.perf_counter()
+    frame.write.format("noop").mode("overwrite").save()
+    elapsed_s = time.perf_counter() - began_s
+    return {"rows": query["rows"], "milliseconds": round(1000 * elapsed_s)}
 
 
 def _batches(query: StreamingQuery) -> list[dict[str, int]]:

@@ -105,6 +105,29 @@ def test_of_a_topic_that_a_query_reads_twice_the_farther_behind_counts() -> None
     assert found.query == str(QUERY)
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "skipped"),
+    [
+        (ours(15), ours(315), 200),
+        (ours(15), ours(115), 0),
+        (ours(15), ours(20), 0),  # read twice
+        (ours(15, incarnation="b"), ours(315), None),
+        (None, ours(315), None),
+        (OTHERS, OTHERS, 0),
+    ],
+)
+def test_what_filters_left_out_is_what_the_offsets_count_and_spark_did_not_get(
+    start: str | None, end: str, skipped: int | None
+) -> None:
+    given = json.loads(report((end, None), (ours(7), ours(7))).json)
+    given["sources"][0]["startOffset"] = start
+    given["sources"][1] |= {"startOffset": ours(7), "numInputRows": 0}
+    found = progress_of(StreamingQueryProgress.fromJson(given))
+    assert found is not None
+    assert found.records_skipped == skipped
+    assert ("rows/s, 200 records skipped; " in line_of(found)) == (skipped == 200)
+
+
 class Held:
     """A cluster that does not answer until it is let go, and then not at all."""
 

@@ -1,0 +1,77 @@
+"""What it saves to read fewer columns and fewer rows: batch reads with `raftlog.spark.read` into
+Spark's noop sink, all in one JVM, in turns.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from raftlog.chaos.cluster import ProcessCluster
+from raftlog.spark.session import SETTINGS
+from tests.bench.figures import Figure
+from tests.bench.rows import SCHEMA_DDL, rows
+from tests.bench.spark import bare_scan, run_queries
+
+_ROWS = 16_000_000
+_PIECE_ROWS = 250_000
+_SHARE = 100
+"""The filter is for one row of so many, next to each other."""
+
+_SCHEMA_DDL = SCHEMA_DDL + ", " + ", ".join(f"b_{field}" for field in SCHEMA_DDL.split(", "))
+_OF_TEN = ["id", "amount"]
+
+
+def pruning(folder: Path) -> Iterator[Figure]:
+    """A topic of ten columns: all of it, two columns of it, and a hundredth of its rows."""
+    with ProcessCluster.start(folder / "pruning") as cluster:
+        with cluster.client() as client:
+            client.create_topic("wide", _SCHEMA_DDL)
+            with client.producer("wide") as producer:
+                for start in range(0, _ROWS, _PIECE_ROWS):
+                    producer.append(_wide(rows(start, _PIECE_ROWS)))
+        first = _ROWS // 2
+        where = f"id >= {first} AND id < {first + _ROWS // _SHARE}"
+        rates = run_queries(
+            folder / "reads",
+            {each.key: each.value for each in SETTINGS},
+            {
+                "ten": _read(cluster),
+                "two": _read(cluster, columns=_OF_TEN),
+                "filtered": _read(cluster, where=where),
+                "bare_of_five": bare_scan(_ROWS),
+            },
+        )
+    medians = {name: statistics.median(found) for name, found in rates.items()}
+    about = f"of {_ROWS:,} rows of ten columns into Spark's noop, local[2], configured"
+    detail = {f"{name}_rows_per_s": rate for name, rate in medians.items()}
+    detail |= {f"{name}_ms": 1000 * _ROWS / rate for name, rate in medians.items()}
+    yield Figure(
+        name="two_of_ten_columns_ratio",
+        value=medians["two"] / medians["ten"],
+        unit="times",
+        about=f"rate of a read of two columns, over that of all: {about}",
+        detail=detail,
+    )
+    yield Figure(
+        name="filtered_read_ratio",
+        value=medians["filtered"] / medians["ten"],
+        unit="times",
+        about=f"time of a read of all, over that of a range of 1 % by its bounds: {about}",
+        detail=detail,
+    )
+
+
+def _wide(batch: pa.RecordBatch) -> pa.RecordBatch:
+    names = [*batch.schema.names, *(f"b_{name}" for name in batch.schema.names)]
+    return pa.RecordBatch.from_arrays([*batch.columns, *batch.columns], names=names)
+
+
+def _read(cluster: ProcessCluster, **given: Any) -> dict[str, Any]:
+    """A batch read, as `tests.bench.spark_driver` takes it. All rows count, read or not."""
+    options = {"raftlog.bootstrap.servers": cluster.servers}
+    return {"read": {"topic": "wide", "options": options, **given}, "rows": _ROWS}
