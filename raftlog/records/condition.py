@@ -76,6 +76,10 @@ _OWN_LITERALS = {
 """Literals that say their type, and the columns that Spark compares with them as they are."""
 
 
+_BEYOND = decimal.Decimal(10) ** 20
+"""Above every whole number of a column."""
+
+
 class Condition(NamedTuple):
     """Which records are wanted."""
 
@@ -307,18 +311,26 @@ def _value(node: _Node, column: _Column, zone: datetime.tzinfo | None) -> pa.Sca
 def _as_number(text: str, kind: pa.DataType) -> pa.Scalar[Any]:
     types = pa.types
     if types.is_integer(kind):
-        number = decimal.Decimal(text)
-        if number == number.to_integral_value():
-            try:
-                return pa.scalar(int(number), kind)
-            except (OverflowError, pa.ArrowInvalid):
-                pass  # no value of the column is equal, yet all are above or below
-        return pa.scalar(float(text))
+        return _among_whole(decimal.Decimal(text), kind)
     if types.is_floating(kind):
         return pa.scalar(float(text), kind)
     if types.is_decimal(kind):
         return pa.scalar(decimal.Decimal(text))
     raise pa.ArrowInvalid("no number")
+
+
+def _among_whole(number: decimal.Decimal, kind: pa.DataType) -> pa.Scalar[Any]:
+    """A number that whole numbers are compared with, exactly: Arrow compares them with a fraction
+    as floats. No value of the column is equal to what is no value of it, yet all are above or
+    below."""
+    near = max(-_BEYOND, min(_BEYOND, number))
+    whole = near.to_integral_value(decimal.ROUND_FLOOR)
+    if near != whole:
+        return pa.scalar(whole + decimal.Decimal("0.5"))
+    try:
+        return pa.scalar(int(whole), kind)
+    except (OverflowError, pa.ArrowInvalid):
+        return pa.scalar(whole)
 
 
 def _as_text(text: str, kind: pa.DataType, zone: datetime.tzinfo | None) -> pa.Scalar[Any]:

@@ -22,14 +22,30 @@ SCHEMA = pa.schema(
         ("late", pa.bool_()),
         ("gate", pa.struct([("area", pa.string()), ("number", pa.int32())])),
         ("odd name", pa.int8()),
+        ("big", pa.int64()),
         ("tags", pa.list_(pa.string())),
     ]
 )
 AT = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
 ROWS = [
-    {"id": 0, "carrier": "AA", "delay": 1.1, "price": decimal.Decimal("1.50"), "late": True},
-    {"id": 1, "carrier": "B6", "delay": -2.0, "at": AT, "day": AT.date(), "late": False},
-    {"id": 2, "gate": {"area": "A", "number": 7}, "odd name": 5},
+    {
+        "id": 0,
+        "big": -(2**63),
+        "carrier": "AA",
+        "delay": 1.1,
+        "price": decimal.Decimal("1.50"),
+        "late": True,
+    },
+    {
+        "id": 1,
+        "big": 2**53,
+        "carrier": "B6",
+        "delay": -2.0,
+        "at": AT,
+        "day": AT.date(),
+        "late": False,
+    },
+    {"id": 2, "big": 2**53 + 1, "gate": {"area": "A", "number": 7}, "odd name": 5},
 ]
 
 
@@ -48,6 +64,13 @@ def wanted(condition: str) -> list[int]:
         ("1 < id", [2]),
         ("1 >= id", [0, 1]),
         ("id > 0.5", [1, 2]),
+        ("id >= -0.5", [0, 1, 2]),
+        ("id in (1, 1.5)", [1]),
+        ("9007199254740992.5 > big", [0, 1]),
+        ("big > 9007199254740992.5", [2]),
+        ("big > 1e999999999", []),
+        ("`odd name` < 4.999999999999999999999999999999999999999999", []),
+        ("`odd name` > -300", [2]),
         ("id < 99999999999999999999", [0, 1, 2]),
         ("id = '2'", [2]),
         ("id in (0, (2))", [0, 2]),
