@@ -151,6 +151,11 @@ class _Test(NamedTuple):
     predicate: Predicate
 
 
+def _parts(predicate: Predicate, connective: type[And] | type[Or]) -> tuple[Predicate, ...]:
+    """Of a chain of one connective, which SQL nests, all parts side by side."""
+    return predicate.parts if isinstance(predicate, connective) else (predicate,)
+
+
 class _Column(NamedTuple):
     name: str
     type: pa.DataType
@@ -183,12 +188,12 @@ class _Reading:
                 return self.condition(node.this)
             case exp.And():
                 one, other = self.condition(node.left), self.condition(node.right)
-                both = And(parts=(one.predicate, other.predicate))
-                return _Test(one.expression & other.expression, both)
+                both = [*_parts(one.predicate, And), *_parts(other.predicate, And)]
+                return _Test(one.expression & other.expression, And(parts=tuple(both)))
             case exp.Or():
                 one, other = self.condition(node.left), self.condition(node.right)
-                either = Or(parts=(one.predicate, other.predicate))
-                return _Test(one.expression | other.expression, either)
+                either = [*_parts(one.predicate, Or), *_parts(other.predicate, Or)]
+                return _Test(one.expression | other.expression, Or(parts=tuple(either)))
             case exp.Not():
                 part = self.condition(node.this)
                 return _Test(~part.expression, Not(part=part.predicate))

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import zoneinfo
 
 import pyarrow as pa
 import pytest
 
 from raftlog.errors import InvalidOption
-from raftlog.records.condition import parse_condition
+from raftlog.predicates.outcomes import Statistics, outcomes
+from raftlog.predicates.predicate import (
+    NODES_MAX,
+    And,
+    Compare,
+    IsNull,
+    Predicate,
+    StartsWith,
+    Unknown,
+)
+from raftlog.records.condition import parse_condition, sparks_predicate
 
 SCHEMA = pa.schema(
     [
@@ -138,3 +149,106 @@ def test_what_is_no_comparison_of_a_column_with_a_value_is_refused(
 def test_a_condition_names_the_columns_that_it_needs_once() -> None:
     needed = parse_condition("delay > 1 or gate.area = 'A' or delay < 0 or gate.number = 1", SCHEMA)
     assert needed.columns == ["delay", "gate"]
+
+
+BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
+NOTHING_KNOWN = And(parts=())
+
+
+def at_us(text: str) -> int:
+    return round(datetime.datetime.fromisoformat(text).timestamp() * 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "test"),
+    [
+        ("id > 5", Compare(column="id", operator=">", value=5)),
+        ("5.0 > id", Compare(column="id", operator="<", value=5)),
+        ("delay >= 1.5", Compare(column="delay", operator=">=", value=1.5)),
+        ("delay < -2", Compare(column="delay", operator="<", value=-2.0)),
+        ("carrier = 'AA'", Compare(column="carrier", operator="=", value="AA")),
+        ("carrier LIKE 'A%'", StartsWith(column="carrier", prefix="A")),
+        ("day < '2026-01-31'", Compare(column="day", operator="<", value=20484)),
+        ("day < date '2026-01-31'", Compare(column="day", operator="<", value=20484)),
+        ("late", Compare(column="late", operator="=", value=True)),
+        ("carrier IS NULL", IsNull(column="carrier")),
+        (
+            "at >= '2026-03-29 02:30:00'",  # not on any clock: an hour later
+            Compare(column="at", operator=">=", value=at_us("2026-03-29T01:30Z")),
+        ),
+        (
+            "at >= timestamp '2026-10-25 02:30:00'",  # twice on the clock: the first time
+            Compare(column="at", operator=">=", value=at_us("2026-10-25T00:30Z")),
+        ),
+        (
+            "at = '2026-07-01T00:00+09:00'",
+            Compare(column="at", operator="=", value=at_us("2026-06-30T15:00Z")),
+        ),
+    ],
+)
+def test_what_spark_is_asked_is_known_of_the_columns(text: str, test: Predicate) -> None:
+    assert sparks_predicate(text, SCHEMA, BERLIN) == And(parts=(test,))
+    both = sparks_predicate(f"upper(carrier) = 'X' AND ({text} AND now() > at)", SCHEMA, BERLIN)
+    assert both == And(parts=(test,))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "id = '5'",  # Spark casts the text
+        "id > 0.5",
+        "id < 9223372036854775808",
+        "delay > 0.1",  # no FLOAT; Spark compares doubles
+        "delay >= 16777217",
+        "price > 1.5",
+        "at > date '2026-01-31'",
+        "day > timestamp '2026-01-31 00:00:00'",
+        "late = 'true'",
+        "day = cast('2026-01-31' as string)",
+        "carrier LIKE '%A'",
+        "carrier LIKE 'A_%'",
+        "gate.number = 7",
+        "gate.area IS NULL",
+        "id < 5 OR upper(carrier) = 'X' AND carrier LIKE 'A%'",
+    ],
+)
+def test_what_spark_may_take_in_another_way_leaves_nothing_out(text: str) -> None:
+    """Whatever the values are."""
+    found = sparks_predicate(text, SCHEMA, BERLIN)
+    for value in (-(2**63), 2**63 - 1, -1e30, 1e30, "", "zz", False, True):
+        known = Statistics(record_count=2, null_count=0, minimum=value, maximum=value)
+        assert outcomes(found, lambda _, known=known: known).true
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'carrier = "AA"',
+        "carrier = 'it''s'",
+        "carrier = 'a\\\\b'",
+        "carrier = '${x}'",
+        "id > 5 -- AND late",
+        "id > 5 /* or */",
+        "id > ",
+        "id > 5; late",
+        "ID > 5",
+        "NOT (" * 500 + "id > 5" + ")" * 500,
+    ],
+)
+def test_a_text_that_spark_reads_as_it_is_set_leaves_nothing_out(text: str) -> None:
+    assert sparks_predicate(text, SCHEMA, BERLIN) == NOTHING_KNOWN
+
+
+def test_a_time_of_a_zone_that_python_does_not_know_leaves_nothing_out() -> None:
+    test = Compare(column="id", operator=">", value=5)
+    assert sparks_predicate("at > '2026-01-31' AND id > 5", SCHEMA, None) == And(
+        parts=(Unknown(), test)
+    )
+
+
+def test_a_long_condition_is_known_as_far_as_a_node_judges_it() -> None:
+    text = " AND ".join(f"id <> {number}" for number in range(400))
+    assert len(sparks_predicate(text, SCHEMA, BERLIN).parts) == NODES_MAX // 2 - 1
+    any_of = " OR ".join(f"id = {number}" for number in range(100))
+    [either] = sparks_predicate(f"{any_of}", SCHEMA, BERLIN).parts
+    assert len(either.parts) == 100

@@ -219,6 +219,29 @@ def test_a_connect_client_reads_and_writes(stage: Stage, connect: str) -> None:
     assert [row["ad"] for row in stage.rows("copied-clicks")] == [1, 2, 3]
 
 
+HELPED = """
+import sys
+from pyspark.sql import SparkSession
+import raftlog.spark
+
+spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
+options = {"raftlog.bootstrap.servers": sys.argv[2]}
+frame = raftlog.spark.read(spark, "clicks", columns=["at"], where="ad = 2", options=options)
+assert frame.columns == ["at"]
+assert len(frame.collect()) == 1
+"""
+
+
+def test_a_connect_client_reads_what_its_condition_leaves(
+    stage: Stage, connect: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stage.clicks(1)
+    for ad in (2, 3, 4):
+        stage.append("clicks", {"ad": ad, "at": START})
+    run_client("-c", HELPED, connect, stage.servers, servers=stage.servers, remote=connect)
+    assert "Filters skip 3 of 4 records of clicks" in capfd.readouterr().err
+
+
 def test_a_declarative_pipeline_writes_what_is_new_in_each_run(stage: Stage, connect: str) -> None:
     stage.clicks(1, None, 2)
     shutil.copytree(EXAMPLES / "pipeline", Path(stage.work, "pipeline"))
