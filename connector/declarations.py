@@ -10,12 +10,8 @@ from enum import Enum
 
 from raftlog.spark.offsets import LATEST
 
-SPARKS_OWN = frozenset(
-    {"path", "queryname", "checkpointlocation", "outputmode"}
-    | {"provider", "owner", "location", "external", "comment", "table_type", "is_managed_location"}
-)
-"""Keys that Spark adds to the options of a source or sink, the last of them for a table of its
-catalog. They are not ours."""
+SPARKS_OWN = frozenset({"path", "queryname", "checkpointlocation", "outputmode"})
+"""Keys that Spark adds to the options of a source or sink. They are not ours."""
 
 FOUND = "raftlog.zookeeper.found"
 """Not for users: the nodes that ZooKeeper named when a data source was made. Spark keeps that for

@@ -47,11 +47,6 @@ def client_settings() -> ClientSettings:
     return _settings[variables]
 
 
-_OF_TABLE = "option."
-"""When a table of its catalog is made, Spark passes each option once more, with this before its
-name."""
-
-
 class OptionValues:
     """The given options. Names are checked against `endpoints` at once, values when read."""
 
@@ -70,8 +65,6 @@ class OptionValues:
                 continue
             if lowered == PREDICATE and endpoints & SOURCES:
                 self.predicate = value
-                continue
-            if lowered.startswith(_OF_TABLE):
                 continue
             if lowered in SPARKS_OWN:
                 self._sparks_own[lowered] = value

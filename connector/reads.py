@@ -13,7 +13,18 @@ from datetime import tzinfo
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pyspark.sql.types import DataType, StringType, StructType
+from pyspark.sql.types import (
+    AtomicType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    NumericType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from raftlog.errors import InvalidOption
 from raftlog.predicates.predicate import And
@@ -22,6 +33,16 @@ from raftlog.spark.metadata_columns import METADATA_NAMES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_ORDERED: tuple[type[AtomicType], ...] = (
+    BinaryType,
+    BooleanType,
+    DateType,
+    NumericType,
+    TimestampNTZType,
+    TimestampType,
+)
+"""Types besides text that a condition's values may have."""
 
 _DATES_AS_TEXT = "spark.sql.legacy.typeCoercion.datetimeToString.enabled"
 """Spark's setting that compares dates and times with texts as texts: by no order of ours."""
@@ -195,16 +216,18 @@ def _predicate(spark: SparkSession, where: str, schema: StructType) -> str:
     from raftlog.spark.spark_version import arrow_schema
     from raftlog.wire.codec import predicate_text
 
-    ordered = [field for field in schema if _is_ordered_as_stored(field.dataType)]
+    ordered = [field for field in schema if _is_ordered_as_bounds(field.dataType)]
     zone = _zone(spark.conf.get("spark.sql.session.timeZone") or "")
     if spark.conf.get(_DATES_AS_TEXT, "false") != "false":
         return predicate_text(And(parts=()))
     return predicate_text(sparks_predicate(where, arrow_schema(StructType(ordered)), zone))
 
 
-def _is_ordered_as_stored(kind: DataType) -> bool:
-    """Whether Spark compares values as their bounds are compared: text has no collation."""
-    return not isinstance(kind, StringType) or kind.jsonValue() == "string"
+def _is_ordered_as_bounds(kind: DataType) -> bool:
+    """Whether Spark compares values as their bounds are compared: not text with a collation."""
+    if isinstance(kind, StringType):
+        return kind.jsonValue() == "string"
+    return isinstance(kind, _ORDERED)
 
 
 def _zone(name: str) -> tzinfo | None:

@@ -324,20 +324,3 @@ def test_a_temporary_view_of_a_topic_is_read_in_sql_with_its_filters(lab):
         found = lab.spark.sql("SELECT id FROM seen WHERE id > 7")
         assert sorted(row.id for row in found.collect()) == [8, 9]
         assert read_rows(lab.spark.sql("SELECT id FROM seen WHERE id > 7")) == 5
-
-
-def test_a_table_of_a_topic_is_read_only_if_its_options_are_given_again(lab):
-    """Spark keeps a table's columns and hands a Python source none of its options. If it ever does,
-    docs/SPARK.md says something that is not so any more."""
-    fill(lab, batches=2)
-    servers = lab.cluster.servers
-    given = f"'raftlog.bootstrap.servers' '{servers}', subscribe '{lab.topic}'"
-    lab.spark.sql(f"CREATE TABLE held USING raftlog OPTIONS ({given})")
-    try:
-        with pytest.raises(AnalysisException, match="'subscribe' is missing"):
-            lab.spark.sql("SELECT id FROM held").collect()
-        again = f"`raftlog.bootstrap.servers` = '{servers}', subscribe = '{lab.topic}'"
-        found = lab.spark.sql(f"SELECT id FROM held WITH ({again}) WHERE id > 7")
-        assert sorted(row.id for row in found.collect()) == [8, 9]
-    finally:
-        lab.spark.sql("DROP TABLE held")
