@@ -34,7 +34,8 @@ NOISE = -1
 """The id of all rows that the pipeline invents."""
 WIDENED_AT = 2
 """With so many more columns, column `n` of the ingest is a bigint, before that an int."""
-ROW_BYTES = 20
+ROW_BYTES = 200
+"""About what a stored row takes, in batches as small as these."""
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
