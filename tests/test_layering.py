@@ -50,6 +50,7 @@ VALUES = (
     "raftlog.machines.outcomes",
     "raftlog.machines.schema",
     "raftlog.machines.settings",
+    "raftlog.machines.widening",
 )
 """What a client's calls take and give, and the bounds of it."""
 
@@ -124,6 +125,7 @@ PACKAGES = {
         ours=(
             "raftlog.machines.limits",
             "raftlog.machines.schema",
+            "raftlog.machines.widening",
             "raftlog.predicates",
             "raftlog.wire.batch",
             "raftlog.wire.runs",

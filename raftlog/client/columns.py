@@ -17,15 +17,18 @@ from raftlog.machines.evolution import (
     RENAME,
     SET_TYPE,
     ColumnChange,
-    widens,
 )
 from raftlog.machines.schema import Field, Schema
+from raftlog.machines.widening import widens
 from raftlog.records.arrow_types import schema_of
-from raftlog.records.schema_text import type_ddl
+from raftlog.records.nested import differences
+from raftlog.records.schema_text import type_ddl, type_text
+from raftlog.records.spark_types import JsonType
 
 MIGRATE = (
     "A column only takes a type that holds each of its values: a wider integer, double for float, "
-    "more digits before a decimal's point. For another type write a new topic: read this one, cast "
+    "more digits before a decimal's point; also within structs, arrays and maps. Structs get more "
+    "fields, last and without NOT NULL. For another type write a new topic: read this one, cast "
     "the columns, and write the result (docs/SPARK.md: Schemas that change)."
 )
 
@@ -92,17 +95,32 @@ def _check_widening(topic: TopicInfo, wider: Sequence[Field]) -> None:
     """What the machine would refuse, with a line for each column."""
     by_name = {field.name: field for field in topic.schema.fields}
     lines = [
-        f"  {field.name}: {_ddl(had.type)} in the topic, {_ddl(field.type)} asked for"
+        line
         for field in wider
-        if (had := by_name.get(field.name)) is not None and not _becomes(had, field)
+        if (had := by_name.get(field.name)) is not None and not _becomes(had.type, field.type)
+        for line in _narrower(field.name, json.loads(had.type), json.loads(field.type))
     ]
     if lines:
         raise SchemaMismatch(topic=topic.name, difference="\n".join(lines), advice=MIGRATE)
 
 
-def _becomes(had: Field, wanted: Field) -> bool:
-    return had.type == wanted.type or widens(had.type, wanted.type)
+def _becomes(had: str, wanted: str) -> bool:
+    return had == wanted or widens(had, wanted)
 
 
-def _ddl(text: str) -> str:
-    return type_ddl(json.loads(text))
+def _narrower(name: str, had: JsonType, wanted: JsonType) -> list[str]:
+    """A line for each part that has another type, or for the whole column if all of them fit: then
+    fields are in another order, or differ in NOT NULL."""
+    found = differences(
+        wanted, had, [had], name, lambda new, old: _becomes(type_text(old), type_text(new))
+    )
+    lines = [
+        f"  {path}: {type_ddl(old)} in the topic, {_asked(new)}"
+        for path, old, new in found
+        if old is not None
+    ]
+    return lines or [f"  {name}: {type_ddl(had)} in the topic, {_asked(wanted)}"]
+
+
+def _asked(kind: JsonType | None) -> str:
+    return "missing in what is asked for" if kind is None else f"{type_ddl(kind)} asked for"

@@ -184,7 +184,7 @@ class LogClient(TopicReads):
         Args:
             topic: The topic, or its name. A `TopicInfo` stands for the version of its schema.
             add: New columns, which come last and may be null, such as "gate string".
-            types: Wider types, such as "delay bigint".
+            types: Wider types, such as "delay bigint". Structs may get fields, last and nullable.
             rename: New names by old names.
             drop: Columns that nobody can read any more; writers that still have them are refused.
             drop_not_null: Columns that may be null from now on.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
 
 from raftlog.client.arguments import topic_argument
 from raftlog.client.connection import Connection
@@ -11,7 +10,7 @@ from raftlog.client.retries import Deadline
 from raftlog.core.types import CONTROLLER_GROUP
 from raftlog.errors import RulesTooOld, TopicNotFound, TopicRecreated
 from raftlog.machines.commands import AlterSchema, TopicInfo
-from raftlog.machines.evolution import ColumnChange
+from raftlog.machines.evolution import ColumnChange, later_change
 from raftlog.machines.schema import RULES_WITH_TYPES, Schema, later_type
 from raftlog.machines.settings import TopicSetting
 from raftlog.wire.calls import (
@@ -41,7 +40,9 @@ def create(
     replicas: int,
 ) -> TopicInfo:
     """Create the topic under a new incarnation."""
-    _check_types(connection, name, [field.type for field in schema.fields])
+    kind = later_type(field.type for field in schema.fields)
+    if kind is not None:
+        _check_rules(connection, name, f"The type {kind}")
     call = CreateTopicCall(
         name=name,
         incarnation=uuid.uuid4().hex,
@@ -63,7 +64,9 @@ def alter_schema(
     connection: Connection, topic: TopicInfo, changes: tuple[ColumnChange, ...]
 ) -> TopicInfo:
     """Change these columns of the schema that `topic` has; the topic with all of them."""
-    _check_types(connection, topic.name, [change.type for change in changes])
+    later = later_change(changes)
+    if later is not None:
+        _check_rules(connection, topic.name, later)
     command = AlterSchema(
         name=topic.name,
         incarnation=topic.incarnation,
@@ -73,15 +76,11 @@ def alter_schema(
     return connection.call_leader(CONTROLLER_GROUP, ALTER_SCHEMA, command).topic
 
 
-def _check_types(connection: Connection, topic: str, types: Iterable[str]) -> None:
-    """Refuse columns of types that some node may not know. A leader of an earlier version would
-    take them, because it looks into no type, and its compaction would end at the first batch."""
-    found = later_type(types)
-    if found is None:
-        return
+def _check_rules(connection: Connection, topic: str, what: str) -> None:
+    """Refuse what some node may not know. A leader of an earlier version would take columns of
+    later types, because it looks into no type, and its compaction would end at the first batch."""
     rules = connection.call_leader(CONTROLLER_GROUP, DESCRIBE_CLUSTER, DescribeCluster()).rules
     if rules < RULES_WITH_TYPES:
-        what = f"The type {found}"
         raise RulesTooOld(topic=topic, what=what, rules=rules, needed=RULES_WITH_TYPES)
 
 

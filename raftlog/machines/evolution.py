@@ -3,18 +3,18 @@
 A change never touches records. Each batch names the version that it was written under, and the
 schema keeps every form that a column ever had (`FormerField`), so readers know which columns a
 batch has and as what they were encoded. A column is its id: a renamed one keeps it, and a name that
-was dropped may be used again under a new one. Nothing here looks inside a nested type.
+was dropped may be used again under a new one. Only `widening` looks inside nested types.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from raftlog.machines.digest import StateDigest
 from raftlog.machines.limits import CHANGES_AT_ONCE_MAX, FORMER_FIELDS_MAX, TEXT_CHARACTERS_MAX
-from raftlog.machines.schema import RESERVED_NAMES, Field, FormerField, Schema
+from raftlog.machines.schema import RESERVED_NAMES, Field, FormerField, Schema, later_type
+from raftlog.machines.widening import widens
 
 ADD = "add"
 SET_TYPE = "set type"
@@ -24,10 +24,6 @@ DROP_NOT_NULL = "drop not null"
 ACTIONS = (ADD, SET_TYPE, RENAME, DROP, DROP_NOT_NULL)
 
 FIELD_TYPE_CHARACTERS_MAX = 65_536
-
-_INTEGERS = ('"byte"', '"short"', '"integer"', '"long"')
-_REALS = ('"float"', '"double"')
-_DECIMAL = re.compile(r'"decimal\((\d{1,2}),(\d{1,2})\)"', re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +40,12 @@ class ColumnChange:
     """The name that `RENAME` gives it."""
 
 
-def evolved(schema: Schema, changes: Sequence[ColumnChange]) -> Schema | str:
+def evolved(
+    schema: Schema, changes: Sequence[ColumnChange], *, nested: bool = True
+) -> Schema | str:
     """The next version of the schema, after all of the changes in order; or why there is none, as
-    the rest of a sentence about the changes."""
+    the rest of a sentence about the changes. `nested`: whether types may change within
+    (`widens`)."""
     problem = problem_of_changes(changes)
     if problem is not None:
         return problem
@@ -55,7 +54,7 @@ def evolved(schema: Schema, changes: Sequence[ColumnChange]) -> Schema | str:
         return "are of a topic whose columns do not stand in the order of their ids"
     version = schema.version + 1
     for change in changes:
-        changed = _changed(schema, change, version)
+        changed = _changed(schema, change, version, nested)
         if isinstance(changed, str):
             return changed
         schema = changed
@@ -86,17 +85,15 @@ def in_effect(schema: Schema, changes: Sequence[ColumnChange]) -> bool:
     return True
 
 
-def widens(before: str, after: str) -> bool:
-    """Whether each value of the type `before` is a value of the other type `after`, as Iceberg
-    promotes types: to a wider integer, float to double, a decimal to more digits before the point.
-    """
-    for ladder in (_INTEGERS, _REALS):
-        if before in ladder:
-            return after in ladder and ladder.index(after) > ladder.index(before)
-    old, new = _DECIMAL.fullmatch(before), _DECIMAL.fullmatch(after)
-    if old is None or new is None:
-        return False
-    return old[2] == new[2] and int(old[1]) < int(new[1])
+def later_change(changes: Sequence[ColumnChange]) -> str | None:
+    """What of the changes needs `RULES_WITH_TYPES`, as the subject of a sentence; None if nothing
+    does."""
+    kind = later_type(change.type for change in changes)
+    if kind is not None:
+        return f"The type {kind}"
+    if any(change.action == SET_TYPE and change.type.startswith("{") for change in changes):
+        return "A change within a struct, an array or a map"
+    return None
 
 
 def problem_of_changes(changes: Sequence[ColumnChange]) -> str | None:
@@ -158,7 +155,7 @@ def digest_schema(digest: StateDigest, schema: Schema) -> None:
 # ---------------------------------------------------------------- one change
 
 
-def _changed(schema: Schema, change: ColumnChange, version: int) -> Schema | str:
+def _changed(schema: Schema, change: ColumnChange, version: int, nested: bool) -> Schema | str:
     """The schema, still under its version, after one change that becomes part of `version`."""
     named = repr(change.name[:TEXT_CHARACTERS_MAX])
     found = next((field for field in schema.fields if field.name == change.name), None)
@@ -169,7 +166,7 @@ def _changed(schema: Schema, change: ColumnChange, version: int) -> Schema | str
     if found is None:
         return f"name column {named}, which the topic does not have"
     match change.action:
-        case "set type" if not widens(found.type, change.type):
+        case "set type" if not widens(found.type, change.type, nested=nested):
             new = change.type[:TEXT_CHARACTERS_MAX]
             return (
                 f"turn column {named} from {found.type} into {new}, which does not hold each "

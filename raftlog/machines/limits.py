@@ -52,6 +52,10 @@ CHANGES_AT_ONCE_MAX = 1000
 FORMER_FIELDS_MAX = 4000
 """Former columns of one topic's schema that are remembered: each description of it carries them."""
 
+TYPE_DEPTH_MAX = 128
+"""How deep brackets may be nested in the text of a type that another is widened to: a struct within
+a struct takes three. Clients' bound, 32 types within each other, is below it."""
+
 NAMES_COMPARED_MAX = 1000
 """How many names are searched for the nearest one: a refusal must not block the apply loop."""
 

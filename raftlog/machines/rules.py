@@ -20,7 +20,7 @@ at one index of the log, so all replicas switch at the same entry.
 9. Schemas of topics that evolve.
 10. Epochs that overwrite a topic.
 11. Retention that waits for reader groups.
-12. Columns of types that earlier programs do not know.
+12. Columns of types that earlier programs do not know, and changes within nested types.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ RESERVED_NAMES = ("_topic", "_offset", "_timestamp", "_epoch", "_writer", "_term
 
 RULES_WITH_TYPES = 12
 """The first rules whose programs all know times of day, day-time intervals, variants and
-collations."""
+collations, and under which types widen within structs, arrays and maps."""
 
 _TYPE_NAMES = re.compile(r'(?:^|"(?:type|elementType|keyType|valueType)":)"([^"\\]*)"')
 """The names of types within a type's canonical text. A column's name is no match, because quotes

@@ -4,6 +4,7 @@
     ddl           Spark DDL, read by sqlglot
     schema_text   schemas as Spark DDL and Spark JSON
     arrow_types   schemas as Arrow's
+    nested        nested types part by part
     conform       rows and batches brought into a topic's types
     batch_codec   a batch as header and column chunks, and back
     metadata      the metadata columns of a read

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, time, timedelta
 from functools import lru_cache
 from numbers import Integral
@@ -12,9 +12,10 @@ from typing import Any
 import pyarrow as pa
 
 from raftlog.errors import SchemaMismatch
-from raftlog.machines.schema import RESERVED_NAMES, Schema
+from raftlog.machines.schema import RESERVED_NAMES, Field, Schema
 from raftlog.records.arrow_types import (
     arrow_schema,
+    arrow_type,
     is_bytes,
     is_list,
     is_text,
@@ -22,7 +23,8 @@ from raftlog.records.arrow_types import (
     nulls,
     spark_type_or_none,
 )
-from raftlog.records.schema_text import field_ddl, type_ddl
+from raftlog.records.nested import Tree, differences, forms_of
+from raftlog.records.schema_text import field_ddl, type_ddl, type_text
 from raftlog.records.spark_types import INTERVALS, TIMES, JsonType
 
 # ---------------------------------------------------------------- differences
@@ -34,7 +36,7 @@ def difference(schema: Schema, given: pa.Schema) -> str | None:
     Columns are matched by name. Reserved metadata columns are skipped. A type fits if the topic's
     type has an equal value for each of its values (int fits bigint, any zone fits UTC). A nullable
     column fits one that is NOT NULL, because `conform` checks the values. A column that was added
-    to the topic may be missing: its values are null.
+    to the topic, or a field that was added to a struct in it, may be missing: its values are null.
     """
     # Older versions of Arrow cannot hash a schema with metadata.
     return _difference(schema, given.remove_metadata())
@@ -52,14 +54,31 @@ def _difference(schema: Schema, given: pa.Schema) -> str | None:
                 lines.append(f"  missing: {ddl}")
         elif len(positions) > 1:
             lines.append(f"  twice:   {field.name}")
-        elif not fits(given.field(positions[0]).type, field.type):
-            lines.append(f"  differs: {ddl}; given {type_name(given.field(positions[0]).type)}")
-        elif pa.types.is_null(given.field(positions[0]).type) and not field.nullable:
-            lines.append(f"  differs: {ddl}; given nothing but nulls")
+        elif pa.types.is_null(given.field(positions[0]).type):
+            if not field.nullable:
+                lines.append(f"  differs: {ddl}; given nothing but nulls")
+        else:
+            lines += _type_lines(schema, column, given.field(positions[0]).type)
     for field in given:
         if field.name not in RESERVED_NAMES and not wanted.get_all_field_indices(field.name):
             lines.append(f"  extra:   {field.name} {type_name(field.type)}")
     return "\n".join(dict.fromkeys(lines)) or None
+
+
+def _type_lines(schema: Schema, column: Field, given: pa.DataType) -> Iterator[str]:
+    """A line for each part of a column with which it does not fit."""
+    forms = forms_of(schema, column)
+    for each in differences(_tree(given), forms[-1], forms, column.name, _fits):
+        if each.path == column.name:
+            ddl = field_ddl(column.name, forms[-1], column.nullable)
+            yield f"  differs: {ddl}; given {type_name(given)}"
+        elif each.wanted is None:
+            yield f"  extra:   {each.path} {type_name(_arrow(each.given))}"
+        elif each.given is None:
+            yield f"  missing: {each.path} {type_ddl(each.wanted)}"
+        else:
+            told = type_name(_arrow(each.given))
+            yield f"  differs: {each.path} {type_ddl(each.wanted)}; given {told}"
 
 
 def type_name(given: pa.DataType) -> str:
@@ -68,17 +87,38 @@ def type_name(given: pa.DataType) -> str:
     return f"the Arrow type {given}" if value is None else type_ddl(value)
 
 
-def fits(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether the canonical type `wanted` has an equal value for each value of `given`.
+def _tree(given: pa.DataType) -> Tree:
+    """A nested type with Arrow's types as its plain ones, and beside its parts."""
+    types = pa.types
+    if types.is_dictionary(given):
+        return _tree(given.value_type)
+    if is_list(given):
+        return {"type": "array", "elementType": _tree(given.value_type), "arrow": given}
+    if types.is_map(given):
+        key, item = _tree(given.key_type), _tree(given.item_type)
+        return {"type": "map", "keyType": key, "valueType": item, "arrow": given}
+    if types.is_struct(given):
+        fields = [{"name": field.name, "type": _tree(field.type)} for field in given]
+        return {"type": "struct", "fields": fields, "arrow": given}
+    return given
+
+
+def _arrow(tree: Tree) -> pa.DataType:
+    found: pa.DataType = tree["arrow"] if isinstance(tree, dict) else tree
+    return found
+
+
+def _fits(tree: Tree, kind: JsonType) -> bool:
+    """Whether a topic's type has an equal value for each value of a type, which is not nested
+    alike.
 
     Widths of text and lists, units of time and nullability are not compared: the cast checks the
     values.
     """
+    given, wanted = _arrow(tree), arrow_type(type_text(kind))
     types = pa.types
     if given == wanted or types.is_null(given):
         return True
-    if types.is_dictionary(given):
-        return fits(given.value_type, wanted)
     if types.is_signed_integer(given) and types.is_signed_integer(wanted):
         return given.bit_width <= wanted.bit_width
     if types.is_float32(given):
@@ -96,21 +136,15 @@ def fits(given: pa.DataType, wanted: pa.DataType) -> bool:
         return types.is_duration(wanted)
     if is_text(given) or is_bytes(given):
         return types.is_string(wanted) if is_text(given) else types.is_binary(wanted)
-    return _nested_fits(given, wanted)
+    return kind == "variant" and _is_like_variant(tree)
 
 
-def _nested_fits(given: pa.DataType, wanted: pa.DataType) -> bool:
-    types = pa.types
-    if is_list(given) and types.is_list(wanted):
-        return fits(given.value_type, wanted.value_type)
-    if types.is_map(given) and types.is_map(wanted):
-        same_key = fits(given.key_type, wanted.key_type)
-        return same_key and fits(given.item_type, wanted.item_type)
-    if types.is_struct(given) and types.is_struct(wanted):
-        if [field.name for field in given] != [field.name for field in wanted]:
-            return False
-        return all(fits(mine.type, its.type) for mine, its in zip(given, wanted, strict=True))
-    return False
+def _is_like_variant(tree: Tree) -> bool:
+    if not isinstance(tree, dict) or tree["type"] != "struct":
+        return False
+    parts = {field["name"]: field["type"] for field in tree["fields"]}
+    binary = all(_fits(kind, "binary") for kind in parts.values())
+    return binary and parts.keys() == {"value", "metadata"} and len(tree["fields"]) == 2
 
 
 # ---------------------------------------------------------------- casts
@@ -237,7 +271,8 @@ def _loss_by_type(values: Sequence[Any], kind: str, path: str) -> str | None:
 
 
 def _cast(column: pa.Array[Any], wanted: pa.DataType) -> pa.Array[Any]:
-    """The column as `wanted`. Raises ArrowException if a value would change. Ignores nulls."""
+    """The column as `wanted`. Parts of structs are taken by name, and are null where the column has
+    none. Raises ArrowException if a value would change. Ignores nulls."""
     if column.type == wanted:
         return column
     relaxed = _relaxed(wanted)

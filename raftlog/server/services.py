@@ -7,7 +7,7 @@ a log entry, and at apply, where the exactly-once rules decide on every replica 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
@@ -33,6 +33,7 @@ from raftlog.machines.commands import (
     TopicInfo,
     Trim,
 )
+from raftlog.machines.evolution import later_change
 from raftlog.machines.outcomes import (
     Appended,
     EpochAborted,
@@ -155,7 +156,9 @@ class Services:
                 return TopicCreated(topic=self._as_placed(found), existed=existed)
         if call.settings:
             self._check_rules(call.name, "A setting", rules_needed(call.settings))
-        self._check_types(call.name, [field.type for field in call.schema.fields])
+        kind = later_type(field.type for field in call.schema.fields)
+        if kind is not None:
+            self._check_rules(call.name, f"The type {kind}", RULES_WITH_TYPES)
 
         def command_on(voters: tuple[NodeId, ...]) -> CreateTopic:
             return CreateTopic(
@@ -183,7 +186,9 @@ class Services:
     async def alter_schema(self, command: AlterSchema) -> TopicAltered:
         """Change columns of a topic. Its leader learns of it with the controller's log."""
         self._check_rules(command.name, "A change of columns", RULES_WITH_EVOLUTION)
-        self._check_types(command.name, [change.type for change in command.changes])
+        later = later_change(command.changes)
+        if later is not None:
+            self._check_rules(command.name, later, RULES_WITH_TYPES)
         outcome = await self._node.propose(self._multiraft.replicas.of_controller, command)
         return self._accepted(TopicAltered, outcome)
 
@@ -462,12 +467,6 @@ class Services:
         rules = replicas.controller.rules
         if rules < needed:
             raise errors.RulesTooOld(topic=topic, what=what, rules=rules, needed=needed)
-
-    def _check_types(self, topic: str, types: Sequence[str]) -> None:
-        """Refuse columns of which an older program could not compact the records."""
-        found = later_type(types)
-        if found is not None:
-            self._check_rules(topic, f"The type {found}", RULES_WITH_TYPES)
 
     def _here(self, group: GroupId, incarnation: str) -> LocalReplica:
         """The topic's replica here. Raises `NotLeader` where there is none (yet),

@@ -19,7 +19,7 @@ from raftlog.cli.cluster_folder import ClusterFolder, record
 from raftlog.core.types import CONTROLLER_GROUP, Payload
 from raftlog.errors import ExitCode, LogFromNewerVersion, RulesTooOld
 from raftlog.machines.commands import AlterSchema
-from raftlog.machines.evolution import ADD, ColumnChange
+from raftlog.machines.evolution import ADD, SET_TYPE, ColumnChange
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.schema import RULES_WITH_TYPES, Schema
 from raftlog.records.arrow_types import schema_of
@@ -106,14 +106,16 @@ def test_types_that_an_older_program_lacks_wait_for_the_upgrade(cluster: Cluster
     """By the client, because an older leader takes them; by a newer leader, whoever asks."""
     before = RULES_WITH_TYPES - 1
     schema = schema_of("at time, s string")
+    wider = schema_of("at struct<x: bigint>").fields[0].type
     with served(cluster, before), connect(cluster.addresses[1]) as client:
         wait_for_rules(cluster, before)
-        topic = client.create_topic("plain", "id bigint")
-        for call, request, kind in (
-            (CREATE_TOPIC, _creation(schema), "time"),
-            (ALTER_SCHEMA, _addition(topic, '"interval day"'), "interval day"),
+        topic = client.create_topic("plain", "id bigint, at struct<x: int>")
+        for call, request, what in (
+            (CREATE_TOPIC, _creation(schema), "The type time"),
+            (ALTER_SCHEMA, _change(topic, ADD, "d", '"interval day"'), "The type interval day"),
+            (ALTER_SCHEMA, _change(topic, SET_TYPE, "at", wider), "A change within a struct"),
         ):
-            with pytest.raises(RulesTooOld, match=f"The type {kind}") as caught:
+            with pytest.raises(RulesTooOld, match=what) as caught:
                 _call(client, call, request)
             assert (caught.value.rules, caught.value.needed) == (before, RULES_WITH_TYPES)
     with served(cluster, before, BLIND), connect(cluster.addresses[1]) as client:
@@ -121,14 +123,16 @@ def test_types_that_an_older_program_lacks_wait_for_the_upgrade(cluster: Cluster
         for ask in (
             lambda: client.create_topic("typed", schema),
             lambda: client.alter_schema(topic, add="d interval day"),
+            lambda: client.alter_schema(topic, types="at struct<x: bigint>"),
         ):
-            with pytest.raises(RulesTooOld, match="The type"):
+            with pytest.raises(RulesTooOld):
                 ask()
     with served(cluster):
         wait_for_rules(cluster, RULES_LATEST)
         with connect(cluster.addresses[1]) as client:
-            added = client.alter_schema(topic, add="d interval day")
-            assert [field.type for field in added.schema.fields] == ['"long"', '"interval day"']
+            altered = client.alter_schema(topic, types="at struct<x: bigint>", add="d interval day")
+            types = [field.type for field in altered.schema.fields]
+            assert types == ['"long"', wider, '"interval day"']
             assert client.create_topic("typed", schema).schema == schema
 
 
@@ -143,8 +147,8 @@ def _creation(schema: Schema) -> CreateTopicCall:
     )
 
 
-def _addition(topic: TopicInfo, kind: str) -> AlterSchema:
-    change = ColumnChange(action=ADD, name="d", type=kind)
+def _change(topic: TopicInfo, action: str, name: str, kind: str) -> AlterSchema:
+    change = ColumnChange(action=action, name=name, type=kind)
     return AlterSchema(name=topic.name, incarnation=topic.incarnation, version=1, changes=(change,))
 
 

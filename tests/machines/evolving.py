@@ -10,6 +10,25 @@ from hypothesis import strategies as st
 from raftlog.machines.evolution import ADD, DROP, DROP_NOT_NULL, RENAME, SET_TYPE, ColumnChange
 from raftlog.machines.schema import Field, Schema
 
+
+def array(element: str) -> str:
+    return f'{{"containsNull":true,"elementType":{element},"type":"array"}}'
+
+
+def map_to(value: str) -> str:
+    return f'{{"keyType":"string","type":"map","valueContainsNull":true,"valueType":{value}}}'
+
+
+def struct(**types: str) -> str:
+    parts = [
+        f'{{"metadata":{{}},"name":"{name}","nullable":true,"type":{kind}}}'
+        for name, kind in types.items()
+    ]
+    return f'{{"fields":[{",".join(parts)}],"type":"struct"}}'
+
+
+POINT = struct(x='"integer"')
+WIDE_POINT = struct(x='"long"', y=array(POINT))
 WIDER = {
     '"byte"': ('"short"', '"integer"', '"long"'),
     '"short"': ('"integer"', '"long"'),
@@ -17,6 +36,11 @@ WIDER = {
     '"float"': ('"double"',),
     '"decimal(5,2)"': ('"decimal(9,2)"', '"decimal(38,2)"'),
     '"decimal(9,2)"': ('"decimal(10,2)"',),
+    array('"integer"'): (array('"long"'),),
+    POINT: (WIDE_POINT, struct(x='"integer"', y='"string"')),
+    WIDE_POINT: (struct(x='"long"', y=array(struct(x='"long"', z='"float"'))),),
+    array(POINT): (array(WIDE_POINT),),
+    map_to(array(POINT)): (map_to(array(WIDE_POINT)),),
 }
 """What each type may become, written down by hand."""
 
@@ -25,7 +49,9 @@ TYPES = (
     '"long"',
     '"double"',
     '"string"',
-    '{"containsNull":true,"elementType":"long","type":"array"}',
+    array('"long"'),
+    array(WIDE_POINT),
+    struct(y='"long"', x='"long"'),
 )
 NAMES = ("a", "B", "c", "d")
 

@@ -19,13 +19,13 @@ from raftlog.machines.evolution import (
     ColumnChange,
     evolved,
     in_effect,
-    widens,
 )
 from raftlog.machines.limits import FORMER_FIELDS_MAX, ControllerLimits
 from raftlog.machines.outcomes import Refused, SchemaSet, TopicAltered
 from raftlog.machines.rules import RULES_LATEST, RULES_WITH_EVOLUTION
 from raftlog.machines.schema import Field, Schema
 from raftlog.machines.topic import TopicMachine
+from raftlog.machines.widening import widens
 from raftlog.wire.codec import GroupState, decode_state, encode_state
 from tests.machines.evolving import TYPES, WIDER, Version, first_schema, histories
 from tests.machines.scenes import OLD_TOPIC, SCHEMA, TOPIC, Scene, batch, code

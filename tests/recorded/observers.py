@@ -4,6 +4,7 @@ those that cannot leave (rules 8), and of later rules; like that, it runs with o
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 from raftlog.core.types import CONTROLLER_GROUP, NodeId
@@ -38,6 +39,7 @@ def record(script: Any) -> None:
         _wait_for_readers(script)
     if RULES_LATEST >= 12:
         _later_types(script)
+        _within(script)
 
 
 def _leave(script: Any) -> None:
@@ -309,6 +311,42 @@ def _type_columns(script: Any, name: str, incarnation: str) -> None:
     for version, some in ((1, changes[:3]), (2, (finer,)), (2, changes[3:]), (1, changes[3:])):
         command = c.AlterSchema(name=name, incarnation="", version=version, changes=tuple(some))
         script.node.write(CONTROLLER_GROUP, command)
+
+
+def _within(script: Any) -> None:
+    """Under rules 12: a struct within an array gets a field, and one of its fields is widened; what
+    is no wider type is refused."""
+    from raftlog.machines.evolution import ColumnChange
+
+    kinds = [
+        _array_of_structs(*parts)
+        for parts in (
+            [("x", "byte")], [("x", "short")], [("x", "long"), ("y", "date")], [("y", "date")],
+            [("y", "date"), ("x", "long")], [("x", "long"), ("y", "date"), ("z", "variant")],
+        )
+    ]  # fmt: skip
+    field = Field(id=1, name="at", type=kinds[0], nullable=True)
+    create = c.CreateTopic(
+        name="within", incarnation="3" * 32, schema=Schema(version=1, fields=(field,)),
+        voters=_ids(42, 43), if_not_exists=False, timestamp_us=script.tick(),
+    )  # fmt: skip
+    script.node.write(CONTROLLER_GROUP, create)
+    for version, kind in (
+        (1, kinds[1]), (2, kinds[0]), (2, kinds[2].replace(",", ", ")), (2, kinds[2]),
+        (3, kinds[3]), (3, kinds[4]), (2, kinds[2]), (3, kinds[5]), (4, '"long"'),
+    ):  # fmt: skip
+        change = ColumnChange(action="set type", name="at", type=kind)
+        command = c.AlterSchema(name="within", incarnation="", version=version, changes=(change,))
+        script.node.write(CONTROLLER_GROUP, command)
+
+
+def _array_of_structs(*parts: tuple[str, str]) -> str:
+    fields = [
+        {"metadata": {}, "name": name, "nullable": True, "type": kind} for name, kind in parts
+    ]
+    struct = {"fields": fields, "type": "struct"}
+    array = {"containsNull": True, "elementType": struct, "type": "array"}
+    return json.dumps(array, sort_keys=True, separators=(",", ":"))
 
 
 def _schema(schema: Any) -> Any:

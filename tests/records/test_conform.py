@@ -75,7 +75,9 @@ def test_order_zone_width_and_metadata_columns_make_no_difference():
         (pa.map_(pa.large_string(), pa.int8()), "a MAP<STRING, INT>", True),
         (pa.map_(pa.string(), pa.string()), "a MAP<STRING, INT>", False),
         (pa.struct([("x", pa.int8()), ("y", pa.string())]), "a STRUCT<x: INT, y: STRING>", True),
-        (pa.struct([("y", pa.string()), ("x", pa.int8())]), "a STRUCT<x: INT, y: STRING>", False),
+        (pa.struct([("y", pa.string()), ("x", pa.int8())]), "a STRUCT<x: INT, y: STRING>", True),
+        (pa.struct([("x", pa.int8())]), "a STRUCT<x: INT, y: STRING>", False),
+        (pa.struct([("x", pa.int8())] * 2), "a STRUCT<x: INT>", False),
     ],
     ids=str,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from decimal import Decimal
 from typing import Any
 
@@ -40,10 +41,40 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 
 def value_of(column: Column) -> st.SearchStrategy[Any]:
-    found = _VALUES.get(column.type)
-    if found is None:
-        found = _DIGITS if "decimal" in column.type else st.lists(st.none() | st.integers(0, 9))
+    found = _values(json.loads(column.type))
     return st.none() | found if column.nullable else found
+
+
+def _values(kind: Any) -> st.SearchStrategy[Any]:
+    if isinstance(kind, str):
+        return _DIGITS if "decimal" in kind else _VALUES[f'"{kind}"']
+    match kind["type"]:
+        case "array":
+            return st.lists(st.none() | _values(kind["elementType"]), max_size=3)
+        case "map":
+            return st.dictionaries(
+                st.text(max_size=2), st.none() | _values(kind["valueType"]), max_size=2
+            ).map(lambda found: list(found.items()))
+        case _:
+            return st.fixed_dictionaries(
+                {part["name"]: st.none() | _values(part["type"]) for part in kind["fields"]}
+            )
+
+
+def seen_as(value: Any, kind: Any) -> Any:
+    """A value as a reader sees it who knows a later type: structs have its fields."""
+    if value is None or isinstance(kind, str):
+        return value
+    match kind["type"]:
+        case "array":
+            return [seen_as(each, kind["elementType"]) for each in value]
+        case "map":
+            return [(key, seen_as(each, kind["valueType"])) for key, each in value]
+        case _:
+            return {
+                part["name"]: seen_as(value.get(part["name"]), part["type"])
+                for part in kind["fields"]
+            }
 
 
 def next_of(schema: Schema, *changes: ColumnChange) -> Schema:
@@ -78,7 +109,11 @@ def test_records_of_every_version_are_read_under_the_last(
         wrote = encoded(schema, {each.name: values[each.identity] for each in columns})
         read = decode_batch(wrote.header, wrote.body, schemas[-1], names)
         expected = {
-            column.name: values.get(identity, [None] * count) for identity, column in now.items()
+            column.name: [
+                seen_as(value, json.loads(column.type))
+                for value in values.get(identity, [None] * count)
+            ]
+            for identity, column in now.items()
         }
         assert read.to_pydict() == expected
         assert [field.type for field in read.schema] == [arrow_type(c.type) for c in versions[-1]]
@@ -149,3 +184,84 @@ def test_rows_without_an_added_column_have_null_in_it() -> None:
 def test_a_column_that_the_topic_was_made_with_must_be_there() -> None:
     with pytest.raises(SchemaMismatch, match="missing: delay BIGINT"):
         conform(pa.RecordBatch.from_pydict({"id": [1]}), LATER, "flights")
+
+
+# ---------------------------------------------------------------- within nested types
+
+PLACES = schema_of("at STRUCT<x: INT>, by MAP<STRING, ARRAY<STRUCT<x: INT>>>")
+
+
+def widened(name: str, ddl: str) -> ColumnChange:
+    return ColumnChange(action=SET_TYPE, name=name, type=schema_of(f"a {ddl}").fields[0].type)
+
+
+WIDER_PLACES = next_of(
+    next_of(PLACES, widened("at", "STRUCT<x: BIGINT, y: STRUCT<z: INT>>")),
+    widened("at", "STRUCT<x: BIGINT, y: STRUCT<z: INT, w: INT>>"),
+    widened("by", "MAP<STRING, ARRAY<STRUCT<x: INT, y: STRING>>>"),
+)
+
+
+def test_structs_without_fields_that_were_added_have_nulls_in_their_place() -> None:
+    """A writer may know a field, and not one that was added within it later. The order is free."""
+    rows = [
+        {"at": {"y": {"z": 1}, "x": 2}, "by": [("a", [{"x": 3}, None])]},
+        {"at": {"y": None, "x": 4}, "by": None},
+    ]
+    kinds = {
+        "at": pa.struct([("y", pa.struct([("z", pa.int32())])), ("x", pa.int16())]),
+        "by": pa.map_(pa.string(), pa.list_(pa.struct([("x", pa.int32())]))),
+    }
+    older = pa.RecordBatch.from_pylist(rows, pa.schema(list(kinds.items())))
+    made = conform(older, WIDER_PLACES, "t")
+    assert made.schema == arrow_schema(WIDER_PLACES)
+    assert made.to_pylist() == [
+        {"at": {"x": 2, "y": {"z": 1, "w": None}}, "by": [("a", [{"x": 3, "y": None}, None])]},
+        {"at": {"x": 4, "y": None}, "by": None},
+    ]
+    assert conform(older.slice(1), WIDER_PLACES, "t") == made.slice(1)
+
+
+def test_a_reader_goes_on_with_its_structs_while_later_records_fit_them() -> None:
+    wrote = encoded(
+        WIDER_PLACES,
+        {
+            "at": [{"x": 1, "y": {"z": 2, "w": 3}}, None],
+            "by": [None, [("a", [{"x": 1, "y": "b"}])]],
+        },
+    )
+    read = decode_batch(wrote.header, wrote.body, PLACES, ["at", "by"], latest=WIDER_PLACES)
+    assert read.to_pydict() == {"at": [{"x": 1}, None], "by": [None, [("a", [{"x": 1}])]]}
+    wrote = encoded(WIDER_PLACES, {"at": [{"x": 2**31}], "by": [None]})
+    with pytest.raises(NotInSchema, match="at"):
+        decode_batch(wrote.header, wrote.body, PLACES, ["at"], latest=WIDER_PLACES)
+
+
+def test_a_part_that_is_never_null_may_be_so_below_a_null_in_older_records() -> None:
+    schema = schema_of("at STRUCT<x: STRUCT<z: INT NOT NULL> NOT NULL>")
+    later = next_of(schema, widened("at", "STRUCT<x: STRUCT<z: BIGINT NOT NULL> NOT NULL, y: INT>"))
+    kind = arrow_schema(schema).field("at").type
+    inner = pa.StructArray.from_arrays(
+        [pa.array([1, None], pa.int32())], fields=list(kind.field("x").type)
+    )
+    at = pa.StructArray.from_arrays([inner], fields=list(kind), mask=pa.array([False, True]))
+    batch = pa.RecordBatch.from_arrays([at], schema=arrow_schema(schema))
+    wrote = encode_batch(batch, schema, "none")
+    read = decode_batch(wrote.header, wrote.body, later, ["at"])
+    assert read.to_pylist() == [{"at": {"x": {"z": 1}, "y": None}}, {"at": None}]
+
+
+def test_a_difference_names_the_part() -> None:
+    kinds = {
+        "at": pa.struct([("y", pa.struct([("z", pa.string())])), ("Q", pa.int16())]),
+        "by": pa.map_(pa.int8(), pa.list_(pa.struct([("x", pa.int64())]))),
+    }
+    assert difference(WIDER_PLACES, pa.schema(list(kinds.items()))) == "\n".join(
+        [
+            "  missing: at.x BIGINT",
+            "  differs: at.y.z INT; given STRING",
+            "  extra:   at.Q SMALLINT",
+            "  differs: by.key STRING; given TINYINT",
+            "  differs: by.value.element.x INT; given BIGINT",
+        ]
+    )

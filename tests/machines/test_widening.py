@@ -1,0 +1,109 @@
+"""Which types become which others within structs, arrays and maps, and from which rules on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from raftlog.machines.commands import AlterSchema, Rules
+from raftlog.machines.evolution import SET_TYPE, ColumnChange
+from raftlog.machines.limits import TYPE_DEPTH_MAX
+from raftlog.machines.outcomes import Refused, TopicAltered
+from raftlog.machines.schema import RULES_WITH_TYPES, Field, Schema
+from raftlog.machines.widening import widens
+from raftlog.records.schema_text import NESTING_MAX, parse_schema
+from tests.machines.evolving import POINT, WIDE_POINT, array, map_to, struct
+from tests.machines.test_controller import Cluster
+
+
+def of(ddl: str) -> str:
+    return parse_schema(f"a {ddl}").fields[0].type
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("STRUCT<x: INT, y: INT>", "STRUCT<x: INT>"),
+        ("STRUCT<x: INT, y: INT>", "STRUCT<y: INT, x: INT>"),
+        ("STRUCT<x: INT>", "STRUCT<z: INT>"),
+        ("STRUCT<x: INT>", "STRUCT<y: INT, x: INT>"),
+        ("STRUCT<x: INT>", "STRUCT<x: INT, y: INT NOT NULL>"),
+        ("STRUCT<x: INT>", "STRUCT<x: INT NOT NULL, y: INT>"),
+        ("STRUCT<x: INT NOT NULL>", "STRUCT<x: INT, y: INT>"),
+        ("STRUCT<x: BIGINT>", "STRUCT<x: INT, y: INT>"),
+        ("STRUCT<x: STRING>", "STRUCT<x: STRING COLLATE UNICODE_CI>"),
+        ("STRUCT<x: INT>", "ARRAY<INT>"),
+        ("STRUCT<x: INT>", "INT"),
+        ("INT", "STRUCT<x: INT>"),
+        ("ARRAY<INT>", "ARRAY<STRING>"),
+        ("ARRAY<INT>", "MAP<INT, INT>"),
+        ("MAP<INT, INT>", "MAP<BIGINT, INT>"),
+        ("MAP<STRUCT<x: INT>, INT>", "MAP<STRUCT<x: INT, y: INT>, BIGINT>"),
+    ],
+)
+def test_a_nested_type_that_lacks_a_value_of_another_is_not_wider(before: str, after: str) -> None:
+    assert not widens(of(before), of(after))
+
+
+@pytest.mark.parametrize("place", [array, map_to, lambda kind: struct(a=kind)])
+def test_whether_nulls_are_allowed_stays(place: object) -> None:
+    before, after = place('"integer"'), place('"long"')  # type: ignore[operator]
+    assert widens(before, after)
+    assert not widens(before, after, nested=False)
+    for key in ("containsNull", "valueContainsNull", "nullable"):
+        strict = after.replace(f'"{key}":true', f'"{key}":false', 1)
+        assert strict == after or not widens(before, strict)
+        loose = before.replace(f'"{key}":true', f'"{key}":false', 1)
+        assert loose == before or not widens(loose, after)
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        WIDE_POINT.replace(",", ", "),
+        WIDE_POINT + " ",
+        WIDE_POINT[:-1],
+        struct(x='"long"', y="1"),
+        struct(x='"long"', y="null"),
+        struct(x='"long"', y="[]"),
+        struct(x='"long"', y="1e999"),
+        WIDE_POINT.replace('"y"', '"x"'),
+        WIDE_POINT.replace("{}", '{"k":1}'),
+        '{"fields":[1],"type":"struct"}',
+        '{"fields":[{"name":["x"]}],"type":"struct"}',
+        '{"fields":{},"type":"struct"}',
+        '{"type":"union"}',
+        "{" * 60_000,
+        "[" * 60_000,
+        "",
+    ],
+)
+def test_a_text_that_is_no_type_is_wider_than_none(after: str) -> None:
+    assert not widens(POINT, after)
+    assert not widens(after, WIDE_POINT)
+
+
+def test_types_are_read_to_a_depth_that_is_beyond_what_clients_give() -> None:
+    def deep(depth: int, kind: str) -> str:
+        for _ in range(depth):
+            kind = struct(a=kind)
+        return kind
+
+    assert widens(deep(NESTING_MAX, '"byte"'), deep(NESTING_MAX, '"long"'))
+    deepest = TYPE_DEPTH_MAX // 3
+    assert widens(deep(deepest, '"byte"'), deep(deepest, '"long"'))
+    assert not widens(deep(deepest + 1, '"byte"'), deep(deepest + 1, '"long"'))
+    name = json.dumps("[{" * TYPE_DEPTH_MAX + '\\"')[1:-1]
+    assert widens(struct(**{name: '"byte"'}), struct(**{name: '"long"'}))
+
+
+def test_older_rules_do_not_look_into_types() -> None:
+    schema = Schema(version=1, fields=(Field(id=1, name="at", type=POINT, nullable=True),))
+    change = ColumnChange(action=SET_TYPE, name="at", type=WIDE_POINT)
+    for rules in (RULES_WITH_TYPES - 1, RULES_WITH_TYPES):
+        cluster = Cluster()
+        cluster.apply(Rules(version=rules))
+        cluster.create("t", schema=schema)
+        found = cluster.apply(AlterSchema(name="t", incarnation="", version=1, changes=(change,)))
+        assert isinstance(found, TopicAltered if rules == RULES_WITH_TYPES else Refused)
