@@ -32,6 +32,10 @@ NARROW_COLUMNS = 100
 """On a terminal narrower than this, columns are closer together."""
 
 
+BASE64_PREFIX = "base64:"
+"""Bytes that are no UTF-8 are written after it, in base64."""
+
+
 class Format(StrEnum):
     """The values of `-o`."""
 
@@ -246,7 +250,7 @@ def plain(value: Any) -> Any:
             field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)
         }
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {_key(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if isinstance(value, datetime.datetime | datetime.date | datetime.time):
@@ -270,8 +274,16 @@ def _interval_text(value: datetime.timedelta) -> str:
     return f"{'-' if value < size else ''}{size.days} {text}"
 
 
+def _key(value: object) -> str:
+    key = plain(value)
+    return key if isinstance(key, str) else json.dumps(key)
+
+
 def _text_of(value: bytes) -> str:
     try:
-        return value.decode()
+        text = value.decode()
     except UnicodeDecodeError:
-        return "base64:" + base64.b64encode(value).decode()
+        text = BASE64_PREFIX
+    # A text that begins so would be taken for base64.
+    encoded = text.startswith(BASE64_PREFIX)
+    return BASE64_PREFIX + base64.b64encode(value).decode() if encoded else text

@@ -15,7 +15,13 @@ from rich.cells import cell_len
 from raftlog.cli.output import Format, FormatOption, one_line, plain, say, show_json
 from raftlog.cli.session import ServersOption, session_of
 from raftlog.cli.times import since_us
-from raftlog.errors import DeadlineExceeded, ExitCode, InvalidOption, NodeUnreachable
+from raftlog.errors import (
+    DeadlineExceeded,
+    ExitCode,
+    InvalidOption,
+    NodeUnreachable,
+    TopicNotFound,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -149,7 +155,14 @@ def _known(client: LogClient, topic: str) -> _Known:
         mark = client.read_high_water_mark(info)
         return _Known(info, mark.log_start_offset, mark.high_water_mark, by_leader=True)
     except (DeadlineExceeded, NodeUnreachable) as error:
-        info = client.describe_topic(topic, linearizable=False)
+        try:
+            info = client.describe_topic(topic, linearizable=False)
+        except TopicNotFound:
+            say(
+                f"no leader answers, and no node that answers knows of a topic {topic!r}: it may "
+                "exist nevertheless. `raftlog status` tells which nodes are missing"
+            )
+            raise error from None
         held = client.watermark(info)
         if not held.is_known:
             raise error from None

@@ -57,15 +57,22 @@ JSON_LINES = Notation(record=re.compile(rb"[^\n]*+(?:\n|\Z)"))
 
 
 class Block(NamedTuple):
-    """Whole records, and the number of their first line in the file, from 1."""
+    """Whole records, and where they begin in the file: the line, from 1, and the file position."""
 
     line: int
     text: bytes
+    begin: int = 0
+
+    @property
+    def end(self) -> int:
+        """The file position after them."""
+        return self.begin + len(self.text)
 
     def split(self, end: int) -> tuple[Block, Block]:
         """The records up to `end`, and those from there on."""
         head, rest = self.text[:end], self.text[end:]
-        return Block(self.line, head), Block(self.line + _line_count(head), rest)
+        line = self.line + line_count(head)
+        return Block(self.line, head, self.begin), Block(line, rest, self.begin + end)
 
 
 def pieces(source: BufferedReader) -> Iterator[bytes | None]:
@@ -100,27 +107,30 @@ def pieces(source: BufferedReader) -> Iterator[bytes | None]:
     yield bytes(gathered)
 
 
-def blocks(source: BufferedReader, notation: Notation) -> Iterator[Block | None]:
-    """The text in blocks of whole records, without blank blocks; None as in `pieces`. Raises
-    `ValueError`.
+def blocks(
+    source: BufferedReader, notation: Notation, *, line: int = 1, begin: int = 0
+) -> Iterator[Block | None]:
+    """The text from where the source is in blocks of whole records, without blank blocks; None as
+    in `pieces`. Raises `ValueError`. `line`, `begin`: as of a `Block` there.
 
     Arrow could read the source itself, but it reads ahead in a thread. If the process ends with an
     error meanwhile, that thread turns the end into an abort.
     """
-    rest = Block(1, b"")
-    first = True
+    rest = Block(line, b"", begin)
     for data in pieces(source):
         if data is None:
             yield None
             continue
-        text = rest.text + (data.removeprefix(codecs.BOM_UTF8) if first else data)
-        first = False
+        text, begin = rest.text + data, rest.begin
+        if begin == 0 and text.startswith(codecs.BOM_UTF8):
+            begin = len(codecs.BOM_UTF8)
+            text = text[begin:]
         end = notation.end(text)
         if not end and len(text) > BLOCK_BYTES:
             raise ValueError(
                 f"line {rest.line}: a line or quoted cell is longer than {BLOCK_BYTES} bytes"
             )
-        whole, rest = Block(rest.line, text).split(end)
+        whole, rest = Block(rest.line, text, begin).split(end)
         if whole.text.strip():
             yield whole
     if rest.text.strip():
@@ -167,5 +177,6 @@ def _refusal(read: Callable[[bytes], object], text: bytes) -> ValueError | Schem
     return None
 
 
-def _line_count(text: bytes) -> int:
+def line_count(text: bytes) -> int:
+    """How many line ends there are; they may be single carriage returns."""
     return text.count(b"\n") or text.count(b"\r")

@@ -22,14 +22,20 @@ from raftlog.cli.output import (
 )
 from raftlog.cli.session import ServersOption, session_of
 from raftlog.cli.times import time_us
-from raftlog.cli.topic_settings import setting_text, setting_value
+from raftlog.cli.topic_settings import (
+    ReplicasOption,
+    RetentionBytesOption,
+    RetentionRecordsOption,
+    RetentionSOption,
+    RetentionUnreadBytesOption,
+    RetentionUnreadSOption,
+    given_settings,
+    say_if_kept,
+    setting_text,
+    setting_value,
+)
 from raftlog.errors import InvalidOption
 from raftlog.machines.settings import (
-    RETENTION_BYTES,
-    RETENTION_RECORDS,
-    RETENTION_S,
-    RETENTION_UNREAD_BYTES,
-    RETENTION_UNREAD_S,
     SETTINGS,
     value_of,
 )
@@ -42,45 +48,6 @@ app = typer.Typer(
 )
 
 NameArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
-
-RetentionSOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DURATION",
-        help="Remove records that are older, such as 7d, 12h, or a number of seconds.",
-        show_default=False,
-    ),
-]
-RetentionBytesOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SIZE",
-        help="Keep about this much of the newest records, as they were written, such as 10GiB.",
-        show_default=False,
-    ),
-]
-RetentionRecordsOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NUMBER", help="Keep about so many of the newest records.", show_default=False
-    ),
-]
-RetentionUnreadSOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DURATION",
-        help="Keep a record that a reader group has not read, until it is older, such as 14d.",
-        show_default=False,
-    ),
-]
-RetentionUnreadBytesOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SIZE",
-        help="Keep a record that a reader group has not read, until more than this came after it.",
-        show_default=False,
-    ),
-]
 
 
 @app.command()
@@ -109,15 +76,7 @@ def create(
     retention_records: RetentionRecordsOption = None,
     retention_unread_s: RetentionUnreadSOption = None,
     retention_unread_bytes: RetentionUnreadBytesOption = None,
-    replicas: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=7,
-            help="On how many nodes (3, or all if there are fewer).",
-            show_default=False,
-        ),
-    ] = None,
+    replicas: ReplicasOption = None,
     servers: ServersOption = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
@@ -126,25 +85,15 @@ def create(
     Without a retention its records stay until somebody trims them: `raftlog topic config`.
     """
     text = _schema_text(schema, schema_file)
-    given = {
-        RETENTION_S: retention_s,
-        RETENTION_BYTES: retention_bytes,
-        RETENTION_RECORDS: retention_records,
-        RETENTION_UNREAD_S: retention_unread_s,
-        RETENTION_UNREAD_BYTES: retention_unread_bytes,
-    }
-    settings = {name: setting_value(name, text) for name, text in given.items() if text is not None}
+    settings = given_settings(
+        retention_s, retention_bytes, retention_records, retention_unread_s, retention_unread_bytes
+    )
     with session_of(context, servers).connect() as client:
         topic = client.create_topic(
             name, text, if_not_exists=if_not_exists, settings=settings, replicas=replicas
         )
         _show_topic(topic, output)
-        there = _settings(topic)
-        if any(there[setting] != value for setting, value in settings.items()):
-            say(
-                f"{name} exists already, and its settings are as before: "
-                f"`raftlog topic config {name} NAME=VALUE` changes them"
-            )
+        say_if_kept(topic, settings)
 
 
 @app.command()

@@ -10,7 +10,7 @@ import io
 import json
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from raftlog.cli.output import plain
-from raftlog.cli.row_files import InputFormat, read_batches
+from raftlog.cli.row_files import Fit, InputFormat, Notes, Part, RowFile
 from raftlog.cli.text_blocks import BLOCK_BYTES, pieces
 from raftlog.errors import InvalidOption, SchemaMismatch
 from raftlog.records.arrow_types import arrow_schema, schema_of
@@ -60,11 +60,23 @@ def as_they_are(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
+def batches_of(
+    source: io.BufferedReader,
+    file: str,
+    format_: InputFormat,
+    schema: pa.Schema,
+    notes: Notes | None = None,
+    fit: Fit = as_they_are,
+) -> Iterator[pa.RecordBatch | None]:
+    for part in RowFile(source, file, format_, notes).parts(schema, fit):
+        yield None if part is None else part.batch
+
+
 def rows(
     data: bytes, format_: InputFormat, schema: pa.Schema = SCHEMA, nulls: tuple[str, ...] = ()
 ) -> list[dict[str, object]]:
     source = io.BufferedReader(io.BytesIO(data))
-    batches = read_batches(source, "the file", format_, schema, list(nulls), as_they_are)
+    batches = batches_of(source, "the file", format_, schema, Notes(nulls=nulls))
     return [row for batch in batches if batch is not None for row in batch.to_pylist()]
 
 
@@ -191,7 +203,7 @@ def test_parquet_is_read_from_a_file_and_from_a_pipe(seekable: bool) -> None:
     if seekable:
         raw = io.BytesIO(out.getvalue())
     source = io.BufferedReader(raw)  # type: ignore[arg-type]
-    batches = read_batches(source, "-", InputFormat.PARQUET, SCHEMA, [], as_they_are)
+    batches = batches_of(source, "-", InputFormat.PARQUET, SCHEMA)
     assert [row for batch in batches if batch for row in batch.to_pylist()] == [ROW, NULLS]
 
 
@@ -214,7 +226,7 @@ def test_lines_from_a_pipe_that_stays_open_are_passed_on_and_not_kept_for_more(
     schema = pa.schema([("id", pa.int64())])
     line = b'{"id": 7}\n' if format_ is InputFormat.JSON else b"7\n"
     with ThreadPoolExecutor(1) as thread, pipe() as (reader, writer):
-        batches = read_batches(reader, "-", format_, schema, [], as_they_are)
+        batches = batches_of(reader, "-", format_, schema)
 
         def given() -> object:
             batch = thread.submit(next, batches, "the end").result(WAIT_S)
@@ -285,6 +297,40 @@ def test_what_cannot_be_read_is_an_error_that_names_the_file(
         rows(data, format_)
 
 
+@pytest.mark.parametrize("format_", [InputFormat.JSON, InputFormat.CSV, InputFormat.PARQUET])
+def test_what_is_skipped_is_left_out_and_lines_are_still_counted_from_the_first(
+    format_: InputFormat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("raftlog.cli.text_blocks.BLOCK_BYTES", 32)
+    monkeypatch.setattr("raftlog.cli.row_files.PARQUET_ROWS", 7)
+    schema = pa.schema([("id", pa.int64())])
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"id": range(40)}), sink, row_group_size=10)
+    lines = [b'{"id": %d}\n' if format_ is InputFormat.JSON else b"%d\n"] * 40
+    text = b"".join(line % number for number, line in enumerate(lines))
+    data = {InputFormat.JSON: text, InputFormat.CSV: b"\n\nid\n" + text}.get(format_)
+    data = codecs.BOM_UTF8 + data if data else sink.getvalue()
+
+    def opened(data: bytes) -> RowFile:
+        return RowFile(io.BufferedReader(io.BytesIO(data)), "rows.txt", format_)
+
+    def ids(parts: Iterable[Part | None]) -> list[object]:
+        return [each for part in parts if part for each in part.batch.column("id").to_pylist()]
+
+    last = data.count(b"\n") + 1
+    parts = [part for part in opened(data).parts(schema, as_they_are) if part is not None]
+    assert len(parts) > 3
+    for at, part in enumerate(parts):
+        rest = opened(data)
+        rest.skip(part.end, data[: part.end].count(b"\n"))
+        assert ids(rest.parts(schema, as_they_are)) == ids(parts[at + 1 :])
+        if format_ is not InputFormat.PARQUET:
+            rest = opened(data + b"x\n")
+            rest.skip(part.end, data[: part.end].count(b"\n"))
+            with pytest.raises(InvalidOption, match=f"line {last}:"):
+                [*rest.parts(schema, as_they_are)]
+
+
 def test_a_parquet_time_without_a_zone_is_utc() -> None:
     naive = datetime.datetime(2026, 11, 20, 8, 30)
     table = pa.table({"at": pa.array([naive, None], pa.timestamp("us"))})
@@ -292,7 +338,7 @@ def test_a_parquet_time_without_a_zone_is_utc() -> None:
     pq.write_table(table, sink)
     source = io.BufferedReader(io.BytesIO(sink.getvalue()))
     schema = pa.schema([("at", pa.timestamp("us", tz="UTC"))])
-    (batch,) = read_batches(source, "x.parquet", InputFormat.PARQUET, schema, [], as_they_are)
+    (batch,) = batches_of(source, "x.parquet", InputFormat.PARQUET, schema)
     assert batch.column("at").to_pylist() == [naive.replace(tzinfo=UTC), None]
 
 
@@ -303,14 +349,9 @@ HEADER = b"id,text,day,at,price\n"
 def refusal(data: bytes, format_: InputFormat) -> str:
     """What a user is told whose file is appended to a topic of `NUMBERS`."""
     source = io.BufferedReader(io.BytesIO(data))
-    batches = read_batches(
-        source,
-        "rows.txt",
-        format_,
-        arrow_schema(NUMBERS),
-        [],
-        lambda batch: conform(batch, NUMBERS, "t"),
-    )
+    schema = arrow_schema(NUMBERS)
+    fit = lambda batch: conform(batch, NUMBERS, "t")  # noqa: E731
+    batches = batches_of(source, "rows.txt", format_, schema, fit=fit)
     with pytest.raises((InvalidOption, SchemaMismatch)) as caught:
         list(batches)
     return caught.value.cause

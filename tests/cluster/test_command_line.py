@@ -100,6 +100,24 @@ def test_rows_produced_are_tailed_as_they_were(cluster: ProcessCluster) -> None:
     assert answer(cluster, "tail", "rows", "--no-follow", "--start", "earliest")[:2] == tailed
 
 
+def test_produce_creates_a_topic_for_its_file_once(cluster: ProcessCluster) -> None:
+    lines = "".join(json.dumps(row) + "\n" for row in ROWS)
+    refused = raftlog("produce", "made", servers=cluster.servers, text=lines)
+    assert refused.returncode == ExitCode.NOT_FOUND
+    refused = raftlog("produce", "made", "--replicas", "1", servers=cluster.servers, text=lines)
+    assert refused.returncode == ExitCode.USAGE
+    words = ("produce", "made", "--create", "--retention-s", "7d")
+    assert answer(cluster, *words, text=lines)["end"] == 2
+    made = answer(cluster, "topic", "describe", "made")
+    assert made["schema"] == "id BIGINT, text STRING, day DATE, at TIMESTAMP"
+    assert made["settings"]["retention_s"] == 7 * 86_400
+    again = raftlog(*words[:-1], "1d", servers=cluster.servers, text=lines)
+    assert again.returncode == ExitCode.OK
+    assert "its settings are as before" in again.stderr
+    assert answer(cluster, "topic", "describe", "made")["settings"] == made["settings"]
+    assert [row["id"] for row in answer(cluster, "tail", "made", "--no-follow")] == [1, 2, 1, 2]
+
+
 def test_a_row_that_does_not_fit_is_refused_and_the_topic_stays_as_it_was(
     cluster: ProcessCluster,
 ) -> None:

@@ -30,10 +30,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
         yield running
 
 
-def tail(cluster: ProcessCluster, *words: str) -> subprocess.CompletedProcess[str]:
-    """The verb with its output in a pipe. It waits a second for a leader."""
+def tail(cluster: ProcessCluster, *words: str, wait_s: int = 1) -> subprocess.CompletedProcess[str]:
+    """The verb with its output in a pipe. It waits so long for a leader."""
     command = [sys.executable, "-m", "raftlog", "--servers", cluster.servers]
-    command += ["--set", "client.request_timeout_s=1", "tail", *words, "-o", "json"]
+    command += ["--set", f"client.request_timeout_s={wait_s}", "tail", *words, "-o", "json"]
     return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
 
 
@@ -77,12 +77,17 @@ def test_without_a_leader_tail_shows_what_is_known_to_be_committed_and_says_so(
         assert ids(tail(cluster, TOPIC, "--since", f"@{second_s:.6f}"))[0] == 1_500
         wanted = tail(cluster, TOPIC, "-n", "1", "--where", "kind = 'a'")
         assert ids(wanted) == [2_998]
-        assert tail(cluster, "unheard-of").returncode == ExitCode.NOT_FOUND
+        unknown = tail(cluster, "unheard-of")
+        assert unknown.returncode == ExitCode.UNAVAILABLE
+        assert "no leader answers" in unknown.stderr
+        assert "knows of a topic 'unheard-of': it may exist" in unknown.stderr
+        assert json.loads(unknown.stderr.splitlines()[-1])["retriable"]
         with cluster.client(request_timeout_s=1.0) as client:
             check_descriptions(client)
     finally:
         for node in (1, 3):
             cluster.serve(node)
+    assert tail(cluster, "unheard-of", wait_s=30).returncode == ExitCode.NOT_FOUND
 
 
 def check_descriptions(client: LogClient) -> None:

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
-from raftlog.cli.row_files import InputFormat, read_batches
+from raftlog.cli.kafka_rows import KAFKA_SCHEMA
+from raftlog.cli.row_files import InputFormat, RowFile
 from raftlog.errors import InvalidRequest
 from raftlog.machines.schema import Schema
 from raftlog.records.arrow_types import arrow_schema, schema_of
@@ -57,11 +58,27 @@ def good_files() -> dict[InputFormat, list[bytes]]:
             for row in rows(count)
         ]
         found[InputFormat.JSON].append("\n".join(lines).encode())
+        found[InputFormat.KAFKA_JSON] += kafka_files(count)
         for compression in ("none", "snappy", "zstd"):
             sink = io.BytesIO()
             pq.write_table(table, sink, compression=compression, use_dictionary=count > 1)
             found[InputFormat.PARQUET].append(sink.getvalue())
     return found
+
+
+def kafka_files(count: int) -> list[bytes]:
+    """As kcat prints records, and as rpk does."""
+    kcat = (
+        f'{{"topic":"t","partition":0,"offset":{each},"tstype":"create","ts":{each},"broker":1,'
+        f'"headers":["h","{each}"],"key":null,"payload":"value {each}"}}'
+        for each in range(count)
+    )
+    rpk = (
+        f'{{"topic":"t","key":"k","value":"value {each}","timestamp":{each},"partition":0,'
+        f'"offset":{each},"headers":[{{"key":"h","value":"{each}"}}]}}'
+        for each in range(count)
+    )
+    return ["\n".join(lines).encode() for lines in (kcat, rpk)]
 
 
 def spoiled(
@@ -91,11 +108,10 @@ def produce(data: bytes, format_: InputFormat, schema: Schema) -> str:
     try:
         source = io.BufferedReader(io.BytesIO(data))
         arrow = arrow_schema(schema)
-        batches = read_batches(
-            source, "the file", format_, arrow, [], lambda batch: conform(batch, schema, "t")
-        )
-        for batch in batches:
-            for piece in coalesce([batch], 1 << 20):
+        rows = RowFile(source, "the file", format_)
+        for part in rows.parts(arrow, lambda batch: conform(batch, schema, "t")):
+            assert part is not None, "it is no pipe"
+            for piece in coalesce([part.batch], 1 << 20):
                 encode_batch(piece, schema, "lz4")
     except InvalidRequest as error:
         return type(error).__name__
@@ -104,15 +120,18 @@ def produce(data: bytes, format_: InputFormat, schema: Schema) -> str:
 
 def main(count: int) -> None:
     files = good_files()
-    wide, plain = schema_of(DDL), schema_of(PLAIN)
+    wide, plain, kafkas = schema_of(DDL), schema_of(PLAIN), schema_of(KAFKA_SCHEMA)
     for format_, examples in files.items():
-        assert {produce(data, format_, plain) for data in examples} == {"ok"}, format_
+        schema = kafkas if format_ is InputFormat.KAFKA_JSON else plain
+        assert {produce(data, format_, schema) for data in examples} == {"ok"}, format_
     answers: Counter[str] = Counter()
     for one in numbered("files", count):
         format_ = one.random.choice(list(InputFormat))
         data = spoiled(files, format_, one.random)
         sys.stderr.write(f"\rinput {one.number} ({format_}); replay: {one.replay} ")
         schema = wide if one.random.random() < 0.3 else plain
+        if format_ is InputFormat.KAFKA_JSON and schema is plain:
+            schema = kafkas
         answers[f"{format_} {produce(data, format_, schema)}"] += 1
     sys.stderr.write("\n")
     print(dict(answers.most_common()))

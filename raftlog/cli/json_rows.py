@@ -1,0 +1,106 @@
+"""JSON lines read with a topic's types, through Arrow's reader."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.json as pj
+
+from raftlog.cli.json_maps import with_pairs
+from raftlog.cli.typed_texts import readable_type, typed
+from raftlog.records.conform import type_name
+
+_NO_OBJECT = re.compile(rb"\n[ \t\r]*([^{ \t\r\n][^\n]{0,20})")
+"""A line that begins with something other than an object."""
+
+_ERROR = re.compile(r"JSON parse error: | in row \d+")
+"""What Arrow says of a place: the number of a row within what it was given."""
+
+_GIVEN_CHARACTERS = 60
+"""So much of a value that is refused is shown."""
+
+
+def json_rows(text: bytes, schema: pa.Schema, *, base64: bool) -> pa.RecordBatch:
+    """The lines' rows: the columns of `schema` in its types, and columns that it does not have in
+    those that Arrow infers. Raises `ValueError`; of a single line it names the column."""
+    try:
+        return _rows(text, schema, base64=base64)
+    except ValueError as error:
+        if named := _problem(text, schema, base64=base64):
+            raise ValueError(named) from error
+        raise
+
+
+def read_json(text: bytes, schema: pa.Schema) -> pa.RecordBatch:
+    """The lines as one batch, as Arrow reads them. Raises `ValueError`.
+
+    Arrow takes a line that is `null` for a row without values. If only such lines come before the
+    first object, it crashes the process (SIGSEGV, pyarrow 26), so they are refused.
+    """
+    if found := _NO_OBJECT.search(b"\n" + text):
+        begin = found[1].decode(errors="replace")
+        raise ValueError(f"a line begins with {begin!r}, no JSON object (CSV needs --format csv)")
+    whole = pj.ReadOptions(block_size=len(text) + 1)
+    parsing = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer")
+    file: Any = pa.BufferReader(text)  # Arrow's own file type, which the stubs lack
+    try:
+        table = pj.read_json(file, read_options=whole, parse_options=parsing)
+    except pa.ArrowInvalid as error:
+        raise ValueError(_ERROR.sub("", str(error)).rstrip(".")) from error
+    return table.combine_chunks().to_batches()[0]
+
+
+def _rows(text: bytes, schema: pa.Schema, *, base64: bool) -> pa.RecordBatch:
+    wide = pa.schema([pa.field(field.name, readable_type(field.type)) for field in schema])
+    batch = read_json(with_pairs(text, schema), wide)
+    for number, field in enumerate(schema):
+        column = typed(batch.column(number), field.type, field.name, base64=base64)
+        batch = batch.set_column(number, field.name, column)
+    return batch
+
+
+def _problem(text: bytes, schema: pa.Schema, *, base64: bool) -> str | None:
+    """Where a single object does not fit, with the type that is wanted and what was given; None if
+    the text is something else, or fits."""
+    try:
+        row = json.loads(text)
+    except (ValueError, RecursionError):  # no JSON, several lines, or too deep
+        return None
+    for field in schema if isinstance(row, dict) else ():
+        if field.name in row:
+            found = _misfit(row[field.name], field.type, field.name, base64=base64)
+            if found is not None:
+                return found
+    return None
+
+
+def _misfit(value: object, kind: Any, path: str, *, base64: bool) -> str | None:
+    """The innermost value that does not fit its type."""
+    parts: list[tuple[object, pa.DataType, str]] = []
+    if isinstance(value, dict) and pa.types.is_struct(kind):
+        known = {part.name: part.type for part in kind}
+        if surplus := [name for name in value if name not in known]:
+            return f"the topic has no column '{path}.{surplus[0]}'"
+        parts = [(each, known[name], f"{path}.{name}") for name, each in value.items()]
+    elif isinstance(value, dict) and pa.types.is_map(kind):
+        keyed = pa.map_(kind.key_type, pa.string())
+        parts = [({name: None}, keyed, f"{path}, its key") for name in value if len(value) > 1]
+        parts += [
+            (each, kind.item_type, f"{path}[{json.dumps(name)}]") for name, each in value.items()
+        ]
+    elif isinstance(value, list) and pa.types.is_list(kind):
+        parts = [(each, kind.value_type, f"{path}[{at}]") for at, each in enumerate(value)]
+    for each, type_, name in parts:
+        found = _misfit(each, type_, name, base64=base64)
+        if found is not None:
+            return found
+    try:
+        _rows(json.dumps({"it": value}).encode(), pa.schema([("it", kind)]), base64=base64)
+    except ValueError:
+        given = json.dumps(value, ensure_ascii=False)
+        shown = given if len(given) <= _GIVEN_CHARACTERS else f"{given[:_GIVEN_CHARACTERS]}..."
+        return f"column {path!r} ({type_name(kind)}): given {shown}"
+    return None

@@ -1,0 +1,144 @@
+"""JSON lines with maps, nested values, dates and bytes: what is read, and what is refused."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import io
+import json
+
+import pyarrow as pa
+import pytest
+
+from raftlog.cli.output import plain
+from raftlog.cli.row_files import InputFormat, Notes, RowFile
+from raftlog.cli.text_blocks import BLOCK_BYTES
+from raftlog.errors import InvalidOption, SchemaMismatch
+from raftlog.machines.schema import Schema
+from raftlog.records.arrow_types import arrow_schema, schema_of
+from raftlog.records.conform import conform
+
+UTC = datetime.UTC
+DAY = datetime.date(2026, 11, 20)
+AT = datetime.datetime(2026, 11, 20, 8, 30, 0, 5, tzinfo=UTC)
+NESTED = schema_of(
+    "id bigint not null, "
+    "part struct<day: date, at: timestamp, price: decimal(20,2), raw: binary, "
+    "counts: map<string, bigint>>, "
+    "days array<date>, "
+    "parts array<struct<day: date, tags: map<string, string>>>, "
+    "by_day map<date, struct<at: timestamp, inner: map<int, array<binary>>>>, "
+    "flags map<boolean, double>"
+)
+ROW = {
+    "id": 1,
+    "part": {
+        "day": DAY,
+        "at": AT,
+        "price": decimal.Decimal("123456789012345678.25"),
+        "raw": b"\xff\x00",
+        "counts": {"a": 1, "b, \"}'": None},
+    },
+    "days": [DAY, None, DAY],
+    "parts": [{"day": DAY, "tags": {"x": "{1", "y": "\\"}}, None, {"day": None, "tags": None}],
+    "by_day": {DAY: {"at": AT, "inner": {7: [b"hi", b"base64:no", None], -1: None}}},
+    "flags": {True: 0.5, False: None},
+}
+EMPTY = {
+    "id": 2,
+    "part": {"day": None, "at": None, "price": None, "raw": None, "counts": {}},
+    "days": [],
+    "parts": [],
+    "by_day": {},
+    "flags": None,
+}
+NULLS = dict.fromkeys(ROW) | {"id": 3}
+
+
+def read(data: bytes, schema: Schema, notes: Notes | None = None) -> list[dict[str, object]]:
+    file = RowFile(io.BufferedReader(io.BytesIO(data)), "rows.json", InputFormat.JSON, notes)
+    parts = file.parts(arrow_schema(schema), lambda batch: conform(batch, schema, "t"))
+    batches = [part.batch for part in parts if part is not None]
+    return pa.Table.from_batches(batches).to_pylist(maps_as_pydicts="strict")
+
+
+def refusal(line: str, schema: Schema) -> str:
+    """What a user is told of a line between two good ones."""
+    with pytest.raises((InvalidOption, SchemaMismatch)) as caught:
+        read(f'{{"id": 1}}\n{line}\n{{"id": 2}}\n'.encode(), schema)
+    return caught.value.cause
+
+
+def test_nested_values_are_read_as_tail_writes_them() -> None:
+    rows = [ROW, EMPTY, NULLS, ROW, {"id": 4}]
+    data = "".join(json.dumps(plain(row)) + "\n" for row in rows).encode()
+    assert read(data, NESTED) == [ROW, EMPTY, NULLS, ROW, NULLS | {"id": 4}]
+
+
+def test_maps_are_read_across_blocks() -> None:
+    schema = schema_of("id bigint, counts map<string, bigint>")
+    count = BLOCK_BYTES // 20
+    data = b"".join(b'{"counts": {"k%d": %d}, "id": %d}\n' % (n, n, n) for n in range(count))
+    assert len(data) > 2 * BLOCK_BYTES
+    rows = read(data, schema)
+    assert rows == [{"id": n, "counts": {f"k{n}": n}} for n in range(count)]
+
+
+def test_numbers_in_maps_keep_their_digits() -> None:
+    schema = schema_of("id bigint, prices map<string, decimal(38,20)>")
+    number = "123456789012345678.12345678901234567890"
+    (row,) = read(f'{{"id": 1, "prices": {{"a": {number}}}}}'.encode(), schema)
+    assert row["prices"] == {"a": decimal.Decimal(number)}
+
+
+@pytest.mark.parametrize(
+    ("given", "base64", "found"),
+    [
+        ("aGk=", False, b"aGk="),
+        ("base64:aGk=", False, b"hi"),
+        ("aGk=", True, b"hi"),
+        ("base64:aGk=", True, b"hi"),
+        ("", True, b""),
+    ],
+)
+def test_a_binary_value_is_its_text_or_base64(given: str, base64: bool, found: bytes) -> None:
+    schema = schema_of("raw binary, raws map<binary, array<binary>>")
+    line = json.dumps({"raw": given, "raws": {given: [given, None]}})
+    rows = read(line.encode() + b"\n{}\n", schema, Notes(base64=base64))
+    assert rows == [{"raw": found, "raws": {found: [found, None]}}, {"raw": None, "raws": None}]
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ('{"id": 1, "part": {"day": "soon"}}', ("column 'part.day' (DATE): given \"soon\"",)),
+        ('{"id": 1, "part": {"raw": "base64:a"}}', ("column 'part.raw' (BINARY)", '"base64:a"')),
+        ('{"id": 1, "part": {"dya": 1}}', ("the topic has no column 'part.dya'",)),
+        ('{"id": 1, "part": {"price": "1.255"}}', ("column 'part.price' (DECIMAL(20,2))",)),
+        ('{"id": 1, "part": [1]}', ("column 'part' (STRUCT<", "given [1]")),
+        ('{"id": 1, "days": ["2026-11-20", "x"]}', ("column 'days[1]' (DATE): given \"x\"",)),
+        (
+            '{"id": 1, "parts": [null, {"tags": {"a": 5}}]}',
+            ("column 'parts[1].tags[\"a\"]' (STRING): given 5",),
+        ),
+        ('{"id": 1, "part": {"counts": {"a": "x"}}}', ("'part.counts[\"a\"]' (BIGINT)", '"x"')),
+        ('{"id": 1, "flags": {"true": 1, "2": 1}}', ("column 'flags, its key' (", '{"2": null}')),
+        ('{"id": 1, "flags": {"maybe": 1}}', ("column 'flags' (MAP<", '{"maybe": 1}')),
+        ('{"id": 1, "flags": [1]}', ("column 'flags' (MAP<BOOLEAN, DOUBLE>): given [1]",)),
+        ('{"id": 1, "part": {"counts": {"a": 1, "a": 2}}}', ('a map has the key "a" twice',)),
+        ('{"id": 1, "part": {"counts": {"a": 1}', ("no end",)),
+        ('{"id": 1, "flags": {"true" 1}}', ("':'",)),
+        ('{"id": 1, "by_day": {"null": null}}', ("by_day",)),
+    ],
+)
+def test_a_nested_value_that_is_refused_is_named_by_line_and_path(
+    line: str, parts: tuple[str, ...]
+) -> None:
+    told = refusal(line, NESTED)
+    assert "line 2" in told
+    assert all(part in told for part in parts), told
+
+
+def test_json_that_is_nested_too_deep_is_an_error_and_not_a_crash() -> None:
+    schema = schema_of("id bigint, m map<string, string>")
+    assert "line 2" in refusal('{"m": ' + "[" * 100_000 + "]" * 100_000 + "}", schema)
