@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from raftlog.errors import InvalidOption, SchemaMismatch
-from raftlog.machines.evolution import widens
+from raftlog.machines.widening import widens
 from raftlog.records.schema_text import canonical
 from raftlog.spark.column_names import renamed
 from raftlog.spark.metadata_columns import METADATA, without_metadata
