@@ -8,24 +8,25 @@ nullable.
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import json
+import operator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from raftlog.errors import InvalidOption, SchemaMismatch
-from raftlog.machines.widening import widens
+from raftlog.records.nested import Difference, differences, forms_of, merged
 from raftlog.records.schema_text import canonical
+from raftlog.records.spark_types import JsonType
 from raftlog.spark.column_names import renamed
 from raftlog.spark.metadata_columns import METADATA, without_metadata
 
 if TYPE_CHECKING:
     from raftlog import TopicInfo
-
-_NULLABILITY = ("nullable", "containsNull", "valueContainsNull")
-"""The keys with which the JSON of a type allows nulls inside it."""
 
 
 def check_types(given: StructType) -> None:
@@ -90,7 +91,7 @@ def projection_problems(wanted: StructType, have: StructType, what: str) -> list
             near = difflib.get_close_matches(field.name, known, n=1)
             hint = f" (did you mean {near[0]}?)" if near else ""
             lines.append(f"  {field.name}: asked for, not in {what}{hint}")
-        elif not _readable(_tree(field.dataType), _tree(found.dataType)):
+        elif not _readable(*(canonical(one.dataType.jsonValue()) for one in (field, found))):
             lines.append(f"  {field.name}: asked for as {_words(field)}, is {_words(found)}")
         elif found.nullable and not field.nullable:
             lines.append(f"  {field.name}: asked for as NOT NULL, may be null")
@@ -124,15 +125,17 @@ class Merge:
     add: tuple[StructField, ...]
     """Columns that only the DataFrame has. They may be null, and so may their parts."""
     types: tuple[StructField, ...]
-    """Columns whose type in the DataFrame holds each value of the topic's, and more."""
+    """Columns whose type also holds what the DataFrame has of them, and the topic's type does not.
+    New fields of structs in them are the last there, and may be null."""
+    added: tuple[str, ...] = dataclasses.field(default=(), compare=False)
+    """Paths of the fields that structs in `types` get."""
+    widened: tuple[str, ...] = dataclasses.field(default=(), compare=False)
+    """Paths of what is widened in `types`."""
 
     def __str__(self) -> str:
-        parts = (("adds", self.add), ("widens", self.types))
-        return " and ".join(
-            f"{verb} {', '.join(field.name for field in fields)}"
-            for verb, fields in parts
-            if fields
-        )
+        added = [*(column.name for column in self.add), *self.added]
+        parts = (("adds", added), ("widens", self.widened))
+        return " and ".join(f"{verb} {', '.join(names)}" for verb, names in parts if names)
 
 
 def merge_of(given: StructType, topic: TopicInfo) -> Merge:
@@ -141,47 +144,75 @@ def merge_of(given: StructType, topic: TopicInfo) -> Merge:
 
     A column whose name differs from one of the topic's only in case is that one.
     """
-    by_name = {field.name: field for field in topic.schema.fields}
+    by_name = {column.name: column for column in topic.schema.fields}
     taken = {name.lower() for name in by_name}
-    known = topic_struct(topic, include_metadata=False)
-    add, types, rest = [], [], []
-    for field in renamed(without_metadata(given), by_name).fields:
-        if field.name.lower() not in taken:
-            add.append(StructField(field.name, _all_nullable(field.dataType)))
-        elif field.name in by_name and widens(by_name[field.name].type, _text(field)):
-            types.append(StructField(field.name, field.dataType))
-            rest.append(known[field.name])
-        else:
-            rest.append(field)
-    lines = _repeated(given) + _misfits(StructType(rest), topic)
+    add, rest, after = [], [], {}
+    changes: list[Difference] = []
+    for column in renamed(without_metadata(given), by_name).fields:
+        if column.name.lower() not in taken:
+            add.append(StructField(column.name, _all_nullable(column.dataType)))
+            continue
+        rest.append(column)
+        if column.name in by_name:
+            before = json.loads(by_name[column.name].type)
+            wider = merged(before, canonical(_all_nullable(column.dataType).jsonValue()))
+            changes += differences(wider, before, [before], column.name, operator.eq)
+            if wider != before:
+                after[column.name] = wider
+    lines = _repeated(given) + _misfits(StructType(rest), topic, after)
     if lines:
         raise SchemaMismatch(topic=topic.name, difference="\n".join(dict.fromkeys(lines)))
-    return Merge(add=tuple(add), types=tuple(types))
-
-
-def _misfits(given: StructType, topic: TopicInfo) -> list[str]:
-    """One line for each column with which a DataFrame does not fit a topic."""
-    known = topic_struct(topic, include_metadata=False)
-    own = renamed(without_metadata(given), known.names)
-    optional = {field.name for field in topic.schema.fields if topic.schema.was_added(field)}
-    optional -= set(own.names)
-    types = {field.name: field.type for field in topic.schema.fields}
-    cast = [
-        known[field.name]
-        if field.name in types and widens(_text(field), types[field.name])
-        else field
-        for field in own.fields
-    ]
-    return _repeated(given) + _differences(
-        StructType(cast),
-        StructType([field for field in known.fields if field.name not in optional]),
-        _Sides(given="in the DataFrame", wanted="in the topic", nullability=False),
+    return Merge(
+        add=tuple(add),
+        types=tuple(StructField(name, _spark_type(tree)) for name, tree in after.items()),
+        added=tuple(each.path for each in changes if each.wanted is None),
+        widened=tuple(each.path for each in changes if each.wanted is not None),
     )
 
 
-def _text(field: StructField) -> str:
-    """The type as a topic's field has it, if it is not nested."""
-    return json.dumps(field.dataType.jsonValue())
+def _misfits(
+    given: StructType, topic: TopicInfo, after: Mapping[str, JsonType] | None = None
+) -> list[str]:
+    """One line for each column, or part of one, with which a DataFrame does not fit a topic, once
+    its columns have the types `after`."""
+    has = {
+        column.name: column
+        for column in renamed(
+            without_metadata(given), [column.name for column in topic.schema.fields]
+        ).fields
+    }
+    found: list[Difference] = []
+    for known in topic.schema.fields:
+        column = has.pop(known.name, None)
+        forms = forms_of(topic.schema, known)
+        if column is not None:
+            forms += [after[known.name]] if after and known.name in after else []
+            tree = canonical(column.dataType.jsonValue())
+            found += differences(tree, forms[-1], forms, known.name, _is_cast)
+        elif not topic.schema.was_added(known):
+            found.append(Difference(known.name, forms[-1], None))
+    found += [Difference(name, None, column.dataType.jsonValue()) for name, column in has.items()]
+    return _repeated(given) + [_line(each) for each in found]
+
+
+def _is_cast(given: JsonType, wanted: JsonType) -> bool:
+    """Whether the client casts values of one type to the other."""
+    return given == wanted or merged(given, wanted) == wanted
+
+
+def _line(each: Difference) -> str:
+    wanted, given = (
+        "missing" if tree is None else _spark_type(tree).simpleString()
+        for tree in (each.wanted, each.given)
+    )
+    if each.wanted is None:
+        return f"  {each.path}: {given} in the DataFrame, missing in the topic"
+    return f"  {each.path}: {wanted} in the topic, {given} in the DataFrame"
+
+
+def _spark_type(tree: JsonType) -> DataType:
+    part = {"name": "part", "type": tree, "nullable": True, "metadata": {}}
+    return StructType.fromJson({"fields": [part]})["part"].dataType
 
 
 def creation_text(given: StructType) -> str:
@@ -219,48 +250,6 @@ def _all_nullable(given: DataType) -> DataType:
             return given
 
 
-# ---------------------------------------------------------------- differences
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sides:
-    """The names of the two sides of a comparison, and whether nullability counts."""
-
-    given: str
-    wanted: str
-    nullability: bool
-
-    def equal(self, given: StructField, wanted: StructField) -> bool:
-        """Whether two fields of one name are the same, as far as it counts."""
-        if self.nullability and given.nullable != wanted.nullable:
-            return False
-        dropped = ("metadata",) if self.nullability else ("metadata", *_NULLABILITY)
-        return bool(_tree(given.dataType, dropped) == _tree(wanted.dataType, dropped))
-
-    def words(self, field: StructField) -> str:
-        """The field's type, with NOT NULL if that counts."""
-        return _words(field) if self.nullability else field.dataType.simpleString()
-
-
-def _differences(given: StructType, wanted: StructType, sides: _Sides) -> list[str]:
-    """One line for each column that is only on one side, or that differs."""
-    has = {field.name: field for field in given.fields}
-    needs = {field.name: field for field in wanted.fields}
-    lines = []
-    for name, need in needs.items():
-        field = has.get(name)
-        if field is None:
-            lines.append(f"  {name}: {sides.words(need)} {sides.wanted}, missing {sides.given}")
-        elif not sides.equal(field, need):
-            lines.append(
-                f"  {name}: {sides.words(need)} {sides.wanted}, {sides.words(field)} {sides.given}"
-            )
-    for name, field in has.items():
-        if name not in needs:
-            lines.append(f"  {name}: {sides.words(field)} {sides.given}, missing {sides.wanted}")
-    return lines
-
-
 def _repeated(schema: StructType) -> list[str]:
     lower = [name.lower() for name in schema.names]
     return [
@@ -272,19 +261,6 @@ def _repeated(schema: StructType) -> list[str]:
 
 def _words(field: StructField) -> str:
     return field.dataType.simpleString() + ("" if field.nullable else " NOT NULL")
-
-
-def _tree(data_type: DataType, dropped: tuple[str, ...] = ("metadata",)) -> Any:
-    """A type as plain JSON values, without the keys that do not count."""
-    return _plain(canonical(data_type.jsonValue()), dropped)
-
-
-def _plain(tree: Any, dropped: tuple[str, ...]) -> Any:
-    if isinstance(tree, dict):
-        return {key: _plain(part, dropped) for key, part in tree.items() if key not in dropped}
-    if isinstance(tree, list):
-        return [_plain(part, dropped) for part in tree]
-    return tree
 
 
 def _readable(wanted: Any, have: Any) -> bool:

@@ -236,7 +236,6 @@ PACKAGES = {
             "raftlog.client",
             "raftlog.config",
             "raftlog.config_ensemble",
-            "raftlog.machines.evolution",
             "raftlog.machines.limits",
             "raftlog.machines.topic_names",
             "raftlog.predicates",

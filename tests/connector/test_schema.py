@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 
 from raftlog.errors import InvalidOption, SchemaMismatch
 from raftlog.machines.commands import TopicInfo
-from raftlog.machines.evolution import ADD, ColumnChange, evolved
+from raftlog.machines.evolution import ADD, SET_TYPE, ColumnChange, evolved
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.schema import RESERVED_NAMES, Field, Schema
 from raftlog.spark.column_names import matched
@@ -58,7 +58,7 @@ def topic(columns=COLUMNS, name="t"):
         Field(
             id=number,
             name=field.name,
-            type=json.dumps(json.loads(field.dataType.json()), sort_keys=True),
+            type=field.dataType.json(),
             nullable=field.nullable,
         )
         for number, field in enumerate(columns.fields, 1)
@@ -229,6 +229,56 @@ def test_what_a_write_adds_and_widens_is_told_apart_from_what_no_merge_helps():
     assert merge.types == (StructField("id", LongType()),)
     assert merge.add == (StructField("in", StructType([StructField("x", LongType())])),)
     assert merge_of(FLIGHTS, topic(FLIGHTS)) == Merge(add=(), types=())
+
+
+PLACE = StructType().add("x", "integer").add("y", ArrayType(StructType().add("z", "float")))
+PLACES = StructType().add("at", PLACE).add("by", MapType(StringType(), PLACE))
+
+
+def test_a_write_merges_fields_into_structs_wherever_they_are():
+    z = StructType().add("new", "string", False).add("z", "double")
+    place = StructType().add("more", StructType().add("n", "integer", False)).add("x", "byte")
+    given = StructType().add("by", MapType(StringType(), place.add("y", ArrayType(z))))
+    given.add("at", StructType().add("y", ArrayType(z)).add("x", "long"))
+    with pytest.raises(SchemaMismatch) as raised:
+        check_writable(given, topic(PLACES))
+    told = "mergeSchema=true, which adds by.value.y.element.new, by.value.more, at.y.element.new "
+    assert told + "and widens by.value.y.element.z, at.x, at.y.element.z; or" in raised.value.remedy
+    merge = merge_of(given, topic(PLACES))
+    wider = ArrayType(StructType().add("z", "double").add("new", "string"))
+    more = StructType().add("n", "integer")
+    assert not merge.add
+    assert {field.name: field.dataType for field in merge.types} == {
+        "at": StructType().add("x", "long").add("y", wider),
+        "by": MapType(
+            StringType(), StructType().add("x", "integer").add("y", wider).add("more", more)
+        ),
+    }
+
+
+def test_what_no_merge_helps_is_told_by_the_path_of_the_part():
+    place = StructType().add("X", "integer").add("y", ArrayType(StructType().add("z", "string")))
+    given = StructType().add("at", place).add("by", MapType(LongType(), LongType()))
+    for check in (check_writable, merge_of):
+        assert difference(check, given, topic(PLACES)).splitlines() == [
+            "  at.x: int in the topic, missing in the DataFrame",
+            "  at.y.element.z: float in the topic, string in the DataFrame",
+            "  at.X: int in the DataFrame, missing in the topic",
+            "  by.key: string in the topic, bigint in the DataFrame",
+            "  by.value: struct<x:int,y:array<struct<z:float>>> in the topic, bigint in the "
+            "DataFrame",
+        ]
+
+
+def test_a_write_without_a_field_that_was_added_to_a_struct_goes_on():
+    wider = StructType().add("at", StructType([*PLACE]).add("new", "string"))
+    merge = merge_of(wider.add("by", PLACES["by"].dataType), topic(PLACES))
+    change = ColumnChange(action=SET_TYPE, name="at", type=merge.types[0].dataType.json())
+    schema = evolved(topic(PLACES).schema, [change])
+    altered = dataclasses.replace(topic(), schema=schema)
+    check_writable(PLACES, altered)
+    lines = difference(check_writable, wider, topic(PLACES)).splitlines()
+    assert lines == ["  at.new: string in the DataFrame, missing in the topic"]
 
 
 def test_the_error_names_merge_schema_only_if_that_would_help():

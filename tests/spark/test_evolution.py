@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -30,6 +31,30 @@ def test_a_write_adds_its_columns_and_widens_types_if_it_is_told_to(lab):
     assert [(row.id, row.s, row["at"]) for row in rows] == [
         (1, "a", None), (2, "c", None), (5000000000, "b", (1,)),
     ]  # fmt: skip
+
+
+def test_a_write_adds_and_widens_fields_within_structs_arrays_and_maps(lab):
+    """Records of before have null in them, and so have those of writers that do not know them."""
+    lab.create("id int, s struct<x: int>, a map<string, array<struct<x: float>>>")
+    older = lab.spark.sql(
+        "SELECT 1 AS id, named_struct('x', 7) AS s, map('k', array(named_struct('x', 0.5F))) AS a"
+    )
+    lab.write(older)
+    newer = lab.spark.sql(
+        "SELECT 2 AS id, named_struct('y', named_struct('z', 'new'), 'x', 5000000000) AS s, "
+        "map('k', array(named_struct('x', 0.1D, 'at', DATE'2013-01-01'), NULL)) AS a"
+    )
+    with pytest.raises(AnalysisException, match=r"which adds s\.y, a\.value\.element\.at and"):
+        lab.write(newer)
+    wrong = older.selectExpr("id", "named_struct('x', 'text', 'y', 1) AS s", "a")
+    with pytest.raises(AnalysisException, match=r"s\.x: int in the topic, string in the DataFrame"):
+        lab.write(wrong, mergeSchema="true")
+    assert lab.client.describe_topic(lab.topic).schema.version == 1
+    lab.write(newer, mergeSchema="true")
+    lab.write(older)
+    old = (1, (7, None), {"k": [(0.5, None)]})
+    new = (2, (5000000000, ("new",)), {"k": [(0.1, datetime.date(2013, 1, 1)), None]})
+    assert sorted(map(tuple, lab.read().collect()), key=str) == [old, old, new]
 
 
 def test_a_stream_adds_its_columns_once_and_a_replay_of_the_batch_changes_nothing(lab):
@@ -67,7 +92,7 @@ def test_writes_that_bring_different_columns_at_once_all_arrive(lab):
 
 
 def test_a_running_stream_keeps_its_columns_by_id_and_has_the_new_ones_after_a_restart(lab):
-    lab.create("id bigint, s string")
+    lab.create("id bigint, s string, at struct<x: int>")
     lab.append(1)
     seen: list[tuple] = []
 
@@ -77,14 +102,16 @@ def test_a_running_stream_keeps_its_columns_by_id_and_has_the_new_ones_after_a_r
     data = lab.read_stream(startingOffsets="earliest")
     query = lab.each(data, collect, processingTime="0 seconds")
     wait_until(lambda: len(seen) == 1, "the first row", query)
-    lab.client.alter_schema(lab.topic, rename={"s": "text"}, add="s bigint")
-    lab.client.append(lab.topic, [{"id": 2, "text": "s2", "s": 7}])
+    lab.client.alter_schema(
+        lab.topic, rename={"s": "text"}, add="s bigint", types="at struct<x: bigint, y: string>"
+    )
+    lab.client.append(lab.topic, [{"id": 2, "text": "s2", "s": 7, "at": {"x": 5, "y": "a"}}])
     wait_until((lab.checkpoint / "commits" / "1").exists, "the row after the change", query)
     query.stop()
-    assert seen == [(1, "s1"), (2, "s2")]
-    lab.client.append(lab.topic, [{"id": 3, "text": "s3", "s": 8}])
+    assert seen == [(1, "s1", None), (2, "s2", (5,))]
+    lab.client.append(lab.topic, [{"id": 3, "text": "s3", "s": 8, "at": {"x": 5, "y": "a"}}])
     finish(lab.each(lab.read_stream(), collect))
-    assert seen[2:] == [(3, "s3", 8)]
+    assert seen[2:] == [(3, "s3", (5, "a"), 8)]
     query = lab.each(lab.read_stream(schemaEvolution="fail"), collect, processingTime="0 seconds")
     wait_until(lambda: query.recentProgress, "the stream to look", query)
     lab.client.alter_schema(lab.topic, add="gate string")
