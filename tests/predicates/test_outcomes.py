@@ -183,6 +183,9 @@ def _key(value: Any) -> Any:
 @example(Compare(column="text", operator="<", value="\U0001f600"), [
     dict.fromkeys(KINDS) | {"text": "\uffff"}
 ])  # fmt: skip
+@example(Compare(column="real", operator=">", value=1.0), [
+    dict.fromkeys(KINDS) | {"real": 1.0}, dict.fromkeys(KINDS) | {"real": math.nan}
+])  # fmt: skip
 def test_statistics_never_deny_a_truth_value_that_a_record_has(predicate, rows):
     found = judged(predicate, header_of(rows))
     has = [truth(predicate, row) for row in rows]
