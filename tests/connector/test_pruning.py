@@ -48,7 +48,8 @@ def compare(column, operator, value):
 
 def test_offsets_and_timestamps_narrow_a_range():
     def find(timestamp_us):
-        return timestamp_us // 10
+        assert abs(timestamp_us) < 2**63, "what a node can be asked"
+        return max(0, min(200, timestamp_us // 10))
 
     def left(*tests):
         rest = narrowed(And(parts=tests), RANGE, find)
@@ -58,6 +59,10 @@ def test_offsets_and_timestamps_narrow_a_range():
     assert left(compare("_offset", "<", 150)) == (100, 150)
     assert left(compare("_timestamp", ">=", 1500), compare("_timestamp", "<=", 1609)) == (150, 161)
     assert left(compare("_offset", ">", 300)) is None
+    assert left(compare("_timestamp", ">", 2**63 - 1)) is None
+    assert left(compare("_timestamp", "<", -(2**63))) is None
+    assert left(compare("_timestamp", ">=", -(2**63))) == (100, 200)
+    assert left(compare("_timestamp", "<=", 2**63 - 1)) == (100, 200)
     assert left(compare("_topic", "=", "delays")) is None
     assert left(Unknown()) == (100, 200)
 
