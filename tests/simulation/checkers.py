@@ -40,6 +40,7 @@ from raftlog.core.status import RaftStatus
 from raftlog.core.types import Entry, EntryKind, GroupId, HardState, NodeId
 from raftlog.image.job import CompactionJob
 from raftlog.image.manifest import Image, read_image
+from raftlog.machines.commands import CommitEpoch
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.group_info import CONTROLLER
 from raftlog.machines.outcomes import Appended, EpochCommitted, Trimmed
@@ -129,7 +130,11 @@ class GroupChecker:
         self.mark = 0
         """The first offset that no committed entry has made visible."""
         self.log_start = 0
-        """The first offset that no committed entry has trimmed."""
+        """The first offset that no committed entry has trimmed or overwritten."""
+        self.overwrites: list[tuple[int, int]] = []
+        """The offsets of the epochs that overwrote the topic, [start, end), rising."""
+        self.bounds: list[tuple[int, int]] = []
+        """The log start and the mark after each entry that was applied."""
         self.records = TopicRecords(group)
         self.read: dict[int, Read] = {}
         self.snapshots: dict[int, int] = {}
@@ -154,6 +159,29 @@ class GroupChecker:
 
     def fail(self, promise: Promise, what: str) -> None:
         raise Violation(promise, f"group {self.group}: {what}")
+
+    def overwritten(self, outcome: EpochCommitted) -> None:
+        """A committed epoch has taken the place of all records before it."""
+        self.log_start = outcome.start
+        self.overwrites.append((outcome.start, outcome.end))
+
+    def overwritten_to(self, mark: int) -> int:
+        """What no replica shows any more once it has this mark. An epoch without records does not
+        move the mark, so that by its mark nobody knows whether it was applied."""
+        starts = [start for start, end in self.overwrites if start < end <= mark]
+        return max(starts, default=0)
+
+    def check_bounds(self, replica: Replica) -> None:
+        """The replica shows exactly the offsets that the entries it has applied came to."""
+        machine, index = replica.machine, replica.applied_index
+        if isinstance(machine, TopicMachine) and index:
+            shown = (machine.log_start_offset, machine.high_water_mark)
+            if shown != self.bounds[index - 1]:
+                self.fail(
+                    Promise.BOUNDS,
+                    f"node {replica.node} shows {shown} after {index}, where "
+                    f"{self.bounds[index - 1]} is due",
+                )
 
     def entered(self, entry: Entry, prev_term: int) -> None:
         """Log Matching."""
@@ -325,6 +353,8 @@ class Checker:
             )
         if index and truth.hashes.setdefault(index, replica.state_hash) != replica.state_hash:
             truth.fail(Promise.STATE_MACHINE_SAFETY, f"the snapshot of {index} has another state")
+        if replica.node not in truth.changed:
+            truth.check_bounds(replica)
         base = log.base_index
         if base > index or (base and truth.committed[base - 1].term != log.base_term):
             truth.fail(Promise.SYNCED_STAYS, f"node {replica.node}: entries up to {base} are gone")
@@ -416,8 +446,10 @@ class Checker:
             else:
                 truth.applied.append(fact)
                 self._see_outcome(truth, command, outcome)
+                truth.bounds.append((truth.log_start, truth.mark))
         if replica.node in truth.changed:
             return
+        truth.check_bounds(replica)
         truth.records.published(replica, truth.committed)
         self._reached_points(truth, replica)
         known = truth.hashes.setdefault(seen.applied, replica.state_hash)
@@ -492,6 +524,9 @@ class Checker:
             case Appended(repeated=False) | EpochCommitted(replayed=False):
                 if outcome.start != truth.mark:
                     truth.fail(Promise.DENSE_OFFSETS, f"{outcome} at mark {truth.mark}")
+                if isinstance(decoded, CommitEpoch) and decoded.overwrite:
+                    self._simulator.counts["records overwritten"] += truth.mark - truth.log_start
+                    truth.overwritten(outcome)
                 truth.mark = outcome.end
                 truth.retention.published(outcome.end, decoded)
             case Trimmed(log_start_offset=start):

@@ -23,9 +23,9 @@ from tests.simulation.replacing import Replacing
 from tests.simulation.retention import confirmed_us
 from tests.simulation.scrubs import check_scrub
 from tests.simulation.simulator import Simulator
-from tests.simulation.swarm import SECOND, Settings, draw
+from tests.simulation.swarm import SECOND, Settings, draw, with_later_parts
 from tests.simulation.tasks import Task
-from tests.simulation.workload import Clients, Query, read_rows
+from tests.simulation.workload import Clients, read_rows
 
 ELECTION_TIMEOUTS_MAX = 10
 """After healing, within so many of the longest timeouts, every group has a leader, and later all
@@ -65,7 +65,9 @@ class Simulation:
 
     def __init__(self, seed: int, settings: Settings | None = None) -> None:
         self.simulator = Simulator(seed)
-        self.settings = settings or draw(self.simulator.random("swarm"))
+        self.settings = settings or with_later_parts(
+            draw(self.simulator.random("swarm")), self.simulator.random("swarm of later parts")
+        )
         self.checker = Checker(
             self.simulator,
             self.settings.nodes,
@@ -206,7 +208,7 @@ class Simulation:
         for number in range(settings.producers):
             clients.start_producer(topic, history, f"{name}-producer-{number}")
         for number in range(settings.writers):
-            query = Query(f"{name}-writer-{number}", settings.records_max)
+            query = clients.query(f"{name}-writer-{number}")
             slots = 2 if clients.random.random() < settings.rivals else 1
             for slot in range(slots):
                 task = clients.write_stream(topic, history, query, slot)
@@ -325,7 +327,7 @@ class Simulation:
                     Promise.READS_BELOW_THE_MARK,
                     f"group {group}: the nodes' records differ at the end",
                 )
-            history.rows_read(start, mark, copies[0])
+            history.rows_read(start, mark, mark, copies[0])
             history.check_whole(start, [Label.parse(text) for _, text, _ in copies[0]])
 
     def _check_places(self, group: GroupId, rows: Sequence[Row]) -> None:

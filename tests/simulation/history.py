@@ -97,7 +97,9 @@ class TopicHistory:
     def epoch_tried(self, name: EpochName, attempts: Sequence[str]) -> None:
         self._proposals.setdefault(name, set()).add(tuple(attempts))
 
-    def epoch_acknowledged(self, name: EpochName, plan: str, outcome: EpochCommitted) -> None:
+    def epoch_acknowledged(
+        self, name: EpochName, plan: str, outcome: EpochCommitted, *, overwrites: bool
+    ) -> None:
         if self._plans.setdefault(name, plan) != plan:
             self.fail(
                 Promise.NOTHING_LOST,
@@ -127,6 +129,9 @@ class TopicHistory:
             self.fail(Promise.EPOCHS_WHOLE, f"{name} lies at {known} and at {place}")
         self._acked_epochs[name] = place
         self._known_to_be_visible(outcome.end)
+        if overwrites:
+            self._log_start_seen(outcome.start)
+            self.start_floor = max(self.start_floor, outcome.start)
 
     def _known_to_be_visible(self, end: int) -> None:
         if end > self._truth.mark:
@@ -190,12 +195,18 @@ class TopicHistory:
             )
         self.floor = max(self.floor, mark)
 
-    def rows_read(self, start: int, end: int, rows: Sequence[Row]) -> None:
-        """Every record in [start, end), as some replica gave them."""
+    def rows_read(self, start: int, end: int, mark: int, rows: Sequence[Row]) -> None:
+        """Every record in [start, end), as some replica gave them that had reached the mark."""
         if end > self._truth.mark:
             self.fail(
                 Promise.READS_BELOW_THE_MARK,
                 f"records up to {end} were read, the mark is {self._truth.mark}",
+            )
+        if start < end and start < self._truth.overwritten_to(mark):
+            self.fail(
+                Promise.OVERWRITES,
+                f"[{start}, {end}) was read where {mark} was visible, and is overwritten up to "
+                f"{self._truth.overwritten_to(mark)}",
             )
         if [row.offset for row in rows] != list(range(start, end)):
             self.fail(

@@ -48,6 +48,7 @@ from tests.simulation.planted_images import IMAGE_BUGS
 from tests.simulation.planted_leases import LEASE_BUGS
 from tests.simulation.planted_members import MEMBER_BUGS
 from tests.simulation.planted_observers import OBSERVER_BUGS
+from tests.simulation.planted_overwrites import OVERWRITE_BUGS
 from tests.simulation.planted_quiescence import QUIESCENCE_BUGS
 from tests.simulation.planted_recovery import RECOVERY_BUGS
 from tests.simulation.planted_repairs import REPAIR_BUGS
@@ -603,6 +604,7 @@ BUGS: dict[str, Callable[[], Any]] = {
         *LEASE_BUGS,
         *MEMBER_BUGS,
         *OBSERVER_BUGS,
+        *OVERWRITE_BUGS,
         *QUIESCENCE_BUGS,
         *RECOVERY_BUGS,
         *REPAIR_BUGS,

@@ -33,6 +33,8 @@ class Promise(StrEnum):
     DAMAGE_HEALS = "damage at rest is never served, and heals from the other replicas"
     EQUAL_HISTORIES = "all replicas have the same row groups in their history"
     TRIMS = "a trim removes what was asked for, and nothing else"
+    BOUNDS = "a replica shows the offsets that its entries came to"
+    OVERWRITES = "an epoch that overwrites leaves nothing visible before it"
     CONFIRMED_TIME = "no leader stamps a time that a majority's clocks have not reached"
     PROTOCOL_KEPT = "no node sends what another must refuse"
     EXPECTED_OUTCOMES = "a command has an outcome that its client may expect"

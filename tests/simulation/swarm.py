@@ -106,6 +106,9 @@ class Settings:
     request_timeout_us: int
     request_bytes_max: int
     quiesce_refresh_ticks: int
+    # drawn by `with_later_parts`
+    overwrites: float = 0.0
+    """Epochs whose records take the place of all that are visible."""
 
     @property
     def clock_drift_max(self) -> float:
@@ -241,6 +244,13 @@ def draw(random: Random) -> Settings:
         busy_while_healing=pick((False, False, True)),
     )
     return with_leases(settings) if pick((False, False, True)) else settings
+
+
+def with_later_parts(settings: Settings, random: Random) -> Settings:
+    """The same with what topics learned later. It has a stream of chance of its own, so that the
+    other settings of a seed stay as they are."""
+    pick = random.choice
+    return replace(settings, overwrites=pick((0.0, 0.0, 0.0, 0.2, 1.0)))
 
 
 def with_leases(settings: Settings) -> Settings:

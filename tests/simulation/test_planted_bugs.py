@@ -34,6 +34,7 @@ FIRST_SEEDS = {
     "plan_not_compared": 150,
     "previous_entry_unverified": 20,
     "received_files_not_checked": 260,
+    "refused_epoch_overwrites": 100,
     "removed_before_it_is_reported": 20,
     "removed_replica_counts_again": 60,
     "scrub_of_the_beginning": 195,

@@ -36,6 +36,7 @@ DEEDS = (
     "ranges read",
     "reads answered under a lease",
     "reads of what is trimmed",
+    "records overwritten",
     "snapshot points compacted",
     "logs whose beginning was dropped",
     "compaction ended by a crash",

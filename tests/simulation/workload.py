@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import Any
 
 from raftlog.checksum import chain, crc32c
@@ -260,6 +261,13 @@ class Clients(Tasks):
 
     # ------------------------------------------------------------ writers
 
+    def query(self, writer: str) -> Query:
+        random = self.simulator.random(f"overwrites of {writer}")
+        return Query(writer, self.settings.records_max, lambda: self._draws_overwrite(random))
+
+    def _draws_overwrite(self, random: Random) -> bool:
+        return random.random() < self.settings.overwrites
+
     def write_stream(
         self, topic: TopicInfo, history: TopicHistory, query: Query, slot: int
     ) -> Task:
@@ -333,6 +341,7 @@ class Clients(Tasks):
                 create_writer=False,
                 transient_writer=False,
                 plan=plan,
+                overwrite=query.overwrites(epoch),
             ),
         )
         return (yield from self._committed(topic, history, query, key, plan, outcome))
@@ -350,7 +359,7 @@ class Clients(Tasks):
         if isinstance(outcome, Refused):
             return self._refused(query, key, outcome)
         assert isinstance(outcome, EpochCommitted)
-        history.epoch_acknowledged(name, plan, outcome)
+        history.epoch_acknowledged(name, plan, outcome, overwrites=query.overwrites(key.epoch))
         self.simulator.counts["epochs acknowledged"] += 1
         if outcome.replayed:
             self.simulator.counts["replays recognised"] += 1
@@ -510,7 +519,7 @@ class Clients(Tasks):
                 self.simulator.counts["reads of what is trimmed"] += 1
                 return
             if not isinstance(rows, Failed):
-                history.rows_read(start, end, rows)
+                history.rows_read(start, end, mark, rows)
                 self.simulator.counts["ranges read"] += 1
                 return
 
@@ -524,13 +533,21 @@ class _Producer:
 class Query:
     """A streaming query: what its checkpoint holds, and its input, which never changes."""
 
-    def __init__(self, writer: str, records_max: int) -> None:
+    def __init__(self, writer: str, records_max: int, draws_overwrite: Callable[[], bool]) -> None:
         self.writer = writer
         self.next_epoch = 0
         self.runs = 0
         self.rewinds = 0
         self.plans: dict[int, str] = {}
         self._records_max = records_max
+        self._draws_overwrite = draws_overwrite
+        self._overwrites: dict[int, bool] = {}
+
+    def overwrites(self, epoch: int) -> bool:
+        """Whether the epoch overwrites the topic: as its records, the same in each run."""
+        if epoch not in self._overwrites:
+            self._overwrites[epoch] = self._draws_overwrite()
+        return self._overwrites[epoch]
 
     def tasks(self, epoch: int, count: int) -> list[list[Label]]:
         """The epoch's records in `count` tasks; the records are the same in each run."""
