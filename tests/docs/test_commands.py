@@ -17,11 +17,16 @@ from tests.docs.pages import ROOT, Command, commands
 
 COMMANDS = list(commands())
 PYTHONS = ("python", ".venv/bin/python")
+KAFKA_TOOLS = ("kcat", "rpk")
+"""What reads Kafka. Only the command that follows is one of ours."""
 
 
 def problem_of(words: list[str]) -> str | None:
     """What does not exist of the command, or None."""
     program, *arguments = words
+    if program in KAFKA_TOOLS:
+        ends = [at for at, word in enumerate(words) if word in ("|", "&&")]
+        return problem_of(words[ends[0] + 1 :]) if ends else None
     if program == "raftlog":
         return _problem_of_verb(arguments)
     if program == "make":

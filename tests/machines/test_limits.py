@@ -43,6 +43,8 @@ SINCE_RULES_6: dict[str, int] = {"PARENTS_MAX": 16}
 
 SINCE_RULES_9: dict[str, int] = {"CHANGES_AT_ONCE_MAX": 1000, "FORMER_FIELDS_MAX": 4000}
 
+SINCE_RULES_12: dict[str, int] = {"TYPE_DEPTH_MAX": 128}
+
 SINCE_RULES_5: dict[str, int] = {
     "KEY_CHARACTERS_MAX": 1024,
     "VALUE_BYTES_MAX": 65_536,
@@ -57,6 +59,6 @@ def test_every_bound_is_what_it_was_when_its_version_of_the_rules_began() -> Non
     for kind in (TopicLimits, ControllerLimits, KvLimits):
         for field in dataclasses.fields(kind):
             found[f"{kind.__name__}.{field.name}"] = field.default
-    later = SINCE_RULES_5 | SINCE_RULES_6 | SINCE_RULES_9
+    later = SINCE_RULES_5 | SINCE_RULES_6 | SINCE_RULES_9 | SINCE_RULES_12
     assert found == SINCE_RULES_1 | SINCE_RULES_2 | later
     assert not SINCE_RULES_1.keys() & SINCE_RULES_2.keys()

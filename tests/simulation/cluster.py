@@ -60,14 +60,18 @@ class Result(NamedTuple):
     counts: Counter[str]
 
 
+def drawn(simulator: Simulator) -> Settings:
+    """The settings of a simulator's seed."""
+    settings = draw(simulator.random("swarm"))
+    return with_later_parts(settings, simulator.random("swarm of later parts"))
+
+
 class Simulation:
     """The parts of a simulation; `go` runs it from the first event to the last check."""
 
     def __init__(self, seed: int, settings: Settings | None = None) -> None:
         self.simulator = Simulator(seed)
-        self.settings = settings or with_later_parts(
-            draw(self.simulator.random("swarm")), self.simulator.random("swarm of later parts")
-        )
+        self.settings = settings or drawn(self.simulator)
         self.checker = Checker(
             self.simulator,
             self.settings.nodes,
