@@ -245,7 +245,7 @@ PACKAGES = {
         third_party=("pyspark", "pyarrow", "py4j"),
     ),
     "pyspark_raftlog": Package(ours=("raftlog.spark",), pure=True),
-    "raftlog.spark_jobs": Package(third_party=("pyspark", "rich"), anyone=()),
+    "raftlog.spark_jobs": Package(third_party=("pyspark", "rich", "py4j"), anyone=()),
 }
 """By prefix; the longest one decides. `raftlog` by itself is `raftlog/__init__.py`."""
 
