@@ -177,6 +177,13 @@ def topic_argument(topic: object) -> TopicInfo | str:
     )
 
 
+def topics_argument(topics: object) -> list[TopicInfo | str]:
+    """What may name several topics. Raises as `topic_argument` does."""
+    if isinstance(topics, str) or not isinstance(topics, Iterable):
+        raise wrong_type("topics", topics, "Give a list of topics, such as list_topics() returns.")
+    return [topic_argument(topic) for topic in topics]
+
+
 def name_argument(name: object) -> str:
     """A topic's name, as far as its bytes can be sent: the cluster checks the rest. Raises
     `InvalidOption` for a value of another type, `InvalidTopicName`."""

@@ -212,9 +212,17 @@ class Connection:
         request: Request,
         body: bytes,
         deadline: Deadline,
+        *,
+        guess: bool = False,
     ) -> Sent[Reply] | None:
-        """Start a call to the known leader. None if no leader is known: use `call_leader`."""
+        """Start a call to the known leader. None if no leader is known: use `call_leader`.
+
+        With `guess` any node is asked then, which may be or name the leader; None if no node is
+        known.
+        """
         address = self._leaders.get(group)
+        if address is None and guess and (self._addresses or self._bootstrap):
+            address = self.next_address()
         if address is None:
             return None
         data = encode_request(call, request, body)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import overload
 
 import pyarrow as pa
 
-from raftlog.client.arguments import ReadArguments, ReadPreference, TrimArguments
+from raftlog.client.arguments import (
+    ReadArguments,
+    ReadPreference,
+    TrimArguments,
+    topics_argument,
+)
 from raftlog.client.connection import Connection
 from raftlog.client.group_reader import GroupReader, GroupStart, group_start_argument
 from raftlog.client.key_values import KeyValueStore
+from raftlog.client.marks import MarkAnswer, read_marks
 from raftlog.client.positions import check_group
 from raftlog.client.reader import TopicReader
 from raftlog.client.topics import meant
@@ -166,6 +172,20 @@ class TopicReads:
             The log's start, the high-water mark and the bytes in between.
         """
         return self._reader(topic, None, "leader").mark()
+
+    def read_high_water_marks(self, topics: Iterable[TopicInfo | str]) -> list[MarkAnswer]:
+        """Ask the leaders of many topics for their high-water marks, several at the same time.
+
+        Args:
+            topics: The topics. A `TopicInfo` costs one request; a name is looked up before, one
+                after the other.
+
+        Returns:
+            What `read_high_water_mark` would return of each topic, in the order of `topics`, or
+            the `TopicNotFound` or `TopicRecreated` that it would raise. Each mark is linearizable;
+            together they are not of one moment.
+        """
+        return read_marks(self._connection, topics_argument(topics))
 
     def read_sizes(
         self,

@@ -162,6 +162,17 @@ def test_what_is_no_topic_is_refused_by_every_method_that_takes_one(
     assert caught.value.option == "topic"
 
 
+@pytest.mark.parametrize(
+    ("topics", "option"), [("flights", "topics"), (5, "topics"), (["flights", 5], "topic")]
+)
+def test_what_is_no_list_of_topics_is_refused_before_any_is_asked(
+    client: Any, topics: Any, option: str
+) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        client.read_high_water_marks(topics)
+    assert caught.value.option == option
+
+
 def test_a_producer_of_a_known_topic_asks_nobody_and_refuses_a_negative_timeout(
     client: Any,
 ) -> None:

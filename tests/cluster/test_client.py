@@ -16,6 +16,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client.call_errors import typed_error
 from raftlog.client.log_client import LogClient
+from raftlog.client.marks import IN_FLIGHT_MAX
 from raftlog.errors import (
     CheckpointReset,
     DataLoss,
@@ -35,7 +36,7 @@ from raftlog.errors import (
 from raftlog.machines.commands import EpochKey, TopicInfo
 from raftlog.records.batch_codec import encode_batch
 from raftlog.records.conform import conform
-from raftlog.wire.calls import APPEND, CALLS, SERVICE, AppendCall
+from raftlog.wire.calls import APPEND, CALLS, SERVICE, AppendCall, ReadableRange
 from raftlog.wire.codec import encode_request
 from tests.cluster.waiting import leader_of
 
@@ -240,6 +241,25 @@ def test_a_recreated_topic_is_told_from_its_former_incarnation(
     assert client.append(latter, [{"id": 4, "text": "latter"}]).end == 2
     assert client.read_high_water_mark(name).high_water_mark == 2
     client.close()
+
+
+def test_marks_of_many_topics_come_in_order_with_those_that_are_gone(
+    shared: ProcessCluster, client: LogClient, name: str
+) -> None:
+    topics = [client.create_topic(f"{name}-{each:02}", DDL) for each in range(IN_FLIGHT_MAX + 4)]
+    for count, topic in enumerate(topics[:4]):
+        client.append(topic, rows(*range(count + 1)))
+    gone = client.create_topic(f"{name}-gone", DDL)
+    client.delete_topic(gone)
+    with shared.client() as other:  # which knows no leader yet
+        for _ in range(2):
+            *marks, last, unknown = other.read_high_water_marks([*topics, gone, f"{name}-unknown"])
+            assert [mark.high_water_mark for mark in marks if isinstance(mark, ReadableRange)] == [
+                *range(1, 5),
+                *(0 for _ in topics[4:]),
+            ]
+            assert isinstance(last, TopicRecreated | TopicNotFound)
+            assert isinstance(unknown, TopicNotFound)
 
 
 def test_a_wrong_schema_is_explained_field_by_field_before_bytes_leave(
