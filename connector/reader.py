@@ -21,7 +21,9 @@ from raftlog.core.types import Offset
 from raftlog.errors import (
     Internal,
     OffsetTrimmed,
+    RaftlogError,
     SchemaMismatch,
+    TopicNotFound,
     TopicRecreated,
 )
 from raftlog.predicates.predicate import And, Predicate
@@ -62,7 +64,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import Filter
 
-    from raftlog import LogClient, RangeSizes, ReadPreference, TopicInfo
+    from raftlog import LogClient, RangeSizes, ReadableRange, ReadPreference, TopicInfo
 
 SIZES_KEPT_S = 10.0
 """How long the mean size of a topic's records is taken from an earlier micro-batch. No setting: it
@@ -402,7 +404,20 @@ class RangeReader:
 
     def mark(self, topic: TopicInfo) -> TopicWatermark:
         """A linearizable mark of exactly this incarnation."""
-        found = self.client().read_high_water_mark(topic)
+        return self._watermark(topic, self.client().read_high_water_mark(topic))
+
+    def marks(
+        self, topics: Sequence[TopicInfo]
+    ) -> list[TopicWatermark | TopicNotFound | TopicRecreated]:
+        """Such marks of many topics, in their order, or that an incarnation is gone."""
+        return [
+            found if isinstance(found, RaftlogError) else self._watermark(topic, found)
+            for topic, found in zip(
+                topics, self.client().read_high_water_marks(topics), strict=True
+            )
+        ]
+
+    def _watermark(self, topic: TopicInfo, found: ReadableRange) -> TopicWatermark:
         records = found.high_water_mark - found.log_start_offset
         self._mean_bytes[topic.incarnation] = found.record_bytes / max(1, records)
         return TopicWatermark(
@@ -466,15 +481,25 @@ class RaftlogBatchReader(DataSourceReader):
         topics = self._options.subscription.topics.describe(self._ranges.client())
         for topic in topics:
             self._ranges.meet(topic)
-        wanted = [self._range(topic) for topic in topics]
+        wanted = self._wanted(topics)
         existing = [one for one in wanted if one.start < one.end]
         return [*self._ranges.plan(existing, self._ranges.cluster().id)] if existing else []
 
-    def _range(self, topic: TopicInfo) -> TopicRange:
-        # Epochs are looked up before the mark, so that none ends above it.
-        starting = self._after_epoch(self._options.starting.of(topic.name), topic)
-        ending = self._after_epoch(self._options.ending.of(topic.name), topic)
-        mark = self._ranges.mark(topic)
+    def _wanted(self, topics: Sequence[TopicInfo]) -> list[TopicRange]:
+        # Epochs are looked up before the marks, so that none ends above them.
+        starting = [self._after_epoch(self._options.starting.of(one.name), one) for one in topics]
+        ending = [self._after_epoch(self._options.ending.of(one.name), one) for one in topics]
+        wanted = []
+        marks = self._ranges.marks(topics)
+        for topic, mark, first, last in zip(topics, marks, starting, ending, strict=True):
+            if isinstance(mark, RaftlogError):
+                raise mark
+            wanted.append(self._range(topic, mark, first, last))
+        return wanted
+
+    def _range(
+        self, topic: TopicInfo, mark: TopicWatermark, starting: Position, ending: Position
+    ) -> TopicRange:
         first = self._concrete(starting, topic, mark)
         last = self._concrete(ending, topic, mark)
         offsets.check_start_exists(first, mark)

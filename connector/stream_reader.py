@@ -7,7 +7,6 @@ lacks what this imports, and cannot read a stream.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -182,7 +181,7 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._marks = self._read_marks_of_pattern()
             return self._marks
         try:
-            self._marks = {topic: self._mark(topic) for topic in topics.names}
+            self._marks = self._read_marks_of_names()
         except (TopicRecreated, TopicNotFound):
             assert self._cluster is not None, "it is asked before any topic is found to be gone"
             offsets.check_cluster(cluster_id, self._cluster)
@@ -195,16 +194,25 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         known = {topic.incarnation for topic in self._topics.values()}
         if self._cluster is None or any(topic.incarnation not in known for topic in listed):
             self._cluster = self._ranges.cluster()
-        marks = {}
         for topic in listed:
             self._ranges.meet(topic)
-            with contextlib.suppress(TopicRecreated, TopicNotFound):
-                marks[topic.name] = self._ranges.mark(topic)
+        marks = self._marks_of(listed)
         self._topics = {topic.name: topic for topic in listed}
         return marks
 
-    def _mark(self, name: str) -> TopicWatermark:
-        """One round trip while the topic stays the same. A recreated one is found by name.
+    def _read_marks_of_names(self) -> dict[str, TopicWatermark]:
+        names = self._options.subscription.topics.names
+        found = self._marks_of([self._topics[name] for name in names if name in self._topics])
+        return {name: self._mark(name, found.get(name)) for name in names}
+
+    def _marks_of(self, topics: Sequence[TopicInfo]) -> dict[str, TopicWatermark]:
+        """The marks of those of the topics that are not gone, by name, asked for together."""
+        found = self._ranges.marks(topics)
+        return {mark.topic: mark for mark in found if isinstance(mark, TopicWatermark)}
+
+    def _mark(self, name: str, found: TopicWatermark | None = None) -> TopicWatermark:
+        """One round trip while the topic stays the same, and none if it was just `found`. A
+        recreated one is found by name.
 
         Raises `TopicRecreated` if the topic is gone since this process last asked, `TopicNotFound`
         if it never existed.
@@ -212,7 +220,7 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         known = self._topics.get(name)
         if known is not None:
             try:
-                mark = self._ranges.mark(known)
+                mark = found or self._ranges.mark(known)
                 if self._options.schema_evolution == "fail":
                     # Asked after the mark, so that no record below it is of a later version.
                     self._ranges.meet(self._ranges.describe(name))
@@ -221,13 +229,13 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 del self._topics[name]
         self._cluster = self._ranges.cluster()
         try:
-            found = self._ranges.describe(name)
+            topic = self._ranges.describe(name)
         except TopicNotFound:
             if known is None:
                 raise
             raise TopicRecreated(topic=name, wanted=known.incarnation) from None
-        self._ranges.meet(found)
-        self._topics[name] = found
+        self._ranges.meet(topic)
+        self._topics[name] = topic
         return self._ranges.mark(self._topics[name])
 
     def _still_there(self, wanted: TopicRange, cluster_id: str | None) -> TopicRange | None:

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from raftlog.errors import InvalidOption, TopicNotFound, TopicRecreated
+from raftlog.errors import InvalidOption, RaftlogError, TopicNotFound, TopicRecreated
 from raftlog.spark import connection
 from raftlog.spark.options import EPOCHS, GROUPS, TOPICS, WATERMARKS, ViewOptions
 from raftlog.spark.schema import projection_problems, topic_struct
@@ -273,9 +273,12 @@ _ROWS: Mapping[str, Callable[[LogClient, Topics], Iterator[Row]]] = {
 
 
 def _marks(client: LogClient, topics: Topics) -> Iterator[tuple[TopicInfo, ReadableRange]]:
-    for topic in topics.describe(client):
+    known = topics.describe(client)
+    for topic, found in zip(known, client.read_high_water_marks(known), strict=True):
         with _leaving_out_what_is_gone(topics):
-            yield topic, client.read_high_water_mark(topic)
+            if isinstance(found, RaftlogError):
+                raise found
+            yield topic, found
 
 
 @contextlib.contextmanager
