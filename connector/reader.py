@@ -23,7 +23,6 @@ from raftlog.errors import (
     OffsetTrimmed,
     RaftlogError,
     SchemaMismatch,
-    TopicNotFound,
     TopicRecreated,
 )
 from raftlog.predicates.predicate import And, Predicate
@@ -406,10 +405,8 @@ class RangeReader:
         """A linearizable mark of exactly this incarnation."""
         return self._watermark(topic, self.client().read_high_water_mark(topic))
 
-    def marks(
-        self, topics: Sequence[TopicInfo]
-    ) -> list[TopicWatermark | TopicNotFound | TopicRecreated]:
-        """Such marks of many topics, in their order, or that an incarnation is gone."""
+    def marks(self, topics: Sequence[TopicInfo]) -> list[TopicWatermark | RaftlogError]:
+        """Such marks of many topics, in their order; the error of an incarnation that is gone."""
         return [
             found if isinstance(found, RaftlogError) else self._watermark(topic, found)
             for topic, found in zip(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import overload
 
 import pyarrow as pa
@@ -16,11 +16,12 @@ from raftlog.client.arguments import (
 from raftlog.client.connection import Connection
 from raftlog.client.group_reader import GroupReader, GroupStart, group_start_argument
 from raftlog.client.key_values import KeyValueStore
-from raftlog.client.marks import MarkAnswer, read_marks
+from raftlog.client.marks import read_marks
 from raftlog.client.positions import check_group
 from raftlog.client.reader import TopicReader
 from raftlog.client.topics import meant
 from raftlog.core.types import Offset
+from raftlog.errors import RaftlogError
 from raftlog.machines.commands import TopicInfo
 from raftlog.predicates.predicate import Predicate
 from raftlog.wire.calls import FIND_OFFSET, FindOffset, RangeSizes, ReadableRange
@@ -173,7 +174,9 @@ class TopicReads:
         """
         return self._reader(topic, None, "leader").mark()
 
-    def read_high_water_marks(self, topics: Iterable[TopicInfo | str]) -> list[MarkAnswer]:
+    def read_high_water_marks(
+        self, topics: Sequence[TopicInfo | str]
+    ) -> list[ReadableRange | RaftlogError]:
         """Ask the leaders of many topics for their high-water marks, several at the same time.
 
         Args:

@@ -30,6 +30,9 @@ from tests.client.answering import described, node
 BARRIER_S = 10.0
 """How long a call waits for those that are to be in flight with it."""
 
+THIRD_S = 0.05
+"""How long it then waits for one that must not be in flight with them."""
+
 Say = Callable[[GroupId], ReadableRange | RaftlogError]
 
 
@@ -99,6 +102,7 @@ def test_as_many_topics_are_asked_at_once_as_may_be_in_flight(
 ) -> None:
     monkeypatch.setattr(marks, "IN_FLIGHT_MAX", 2)
     together = threading.Barrier(2)
+    third = threading.Event()
     lock = threading.Lock()
     now = most = 0
 
@@ -107,7 +111,10 @@ def test_as_many_topics_are_asked_at_once_as_may_be_in_flight(
         with lock:
             now += 1
             most = max(most, now)
+            if now > 2:
+                third.set()
         together.wait(BARRIER_S)  # fails unless another call is in flight
+        third.wait(THIRD_S)
         with lock:
             now -= 1
         return mark(group)
