@@ -69,7 +69,7 @@ from raftlog.machines.rules import (
     known_rules,
     next_rules,
 )
-from raftlog.machines.schema import RULES_WITH_TYPES, Field, Schema
+from raftlog.machines.schema import Field, Schema
 from raftlog.machines.settings import (
     RULES_WITH_SETTINGS,
     TopicSetting,
@@ -392,7 +392,7 @@ class ControllerMachine:
             return refused(
                 "SchemaChanged", topic=topic.name, expected=command.version, found=known.version
             )
-        schema = evolved(known, command.changes, nested=self.rules >= RULES_WITH_TYPES)
+        schema = evolved(known, command.changes, rules=self.rules)
         if isinstance(schema, str):
             advice = f"`raftlog topic describe {topic.name}` shows the columns."
             return refused("InvalidOption", option="changes", problem=schema, advice=advice)

@@ -13,7 +13,15 @@ from dataclasses import dataclass, replace
 
 from raftlog.machines.digest import StateDigest
 from raftlog.machines.limits import CHANGES_AT_ONCE_MAX, FORMER_FIELDS_MAX, TEXT_CHARACTERS_MAX
-from raftlog.machines.schema import RESERVED_NAMES, Field, FormerField, Schema, later_type
+from raftlog.machines.rules import RULES_LATEST
+from raftlog.machines.schema import (
+    RESERVED_NAMES,
+    RULES_WITH_TYPES,
+    Field,
+    FormerField,
+    Schema,
+    later_type,
+)
 from raftlog.machines.widening import widens
 
 ADD = "add"
@@ -41,11 +49,10 @@ class ColumnChange:
 
 
 def evolved(
-    schema: Schema, changes: Sequence[ColumnChange], *, nested: bool = True
+    schema: Schema, changes: Sequence[ColumnChange], *, rules: int = RULES_LATEST
 ) -> Schema | str:
     """The next version of the schema, after all of the changes in order; or why there is none, as
-    the rest of a sentence about the changes. `nested`: whether types may change within
-    (`widens`)."""
+    the rest of a sentence about the changes."""
     problem = problem_of_changes(changes)
     if problem is not None:
         return problem
@@ -54,7 +61,7 @@ def evolved(
         return "are of a topic whose columns do not stand in the order of their ids"
     version = schema.version + 1
     for change in changes:
-        changed = _changed(schema, change, version, nested)
+        changed = _changed(schema, change, version, rules)
         if isinstance(changed, str):
             return changed
         schema = changed
@@ -155,18 +162,20 @@ def digest_schema(digest: StateDigest, schema: Schema) -> None:
 # ---------------------------------------------------------------- one change
 
 
-def _changed(schema: Schema, change: ColumnChange, version: int, nested: bool) -> Schema | str:
+def _changed(schema: Schema, change: ColumnChange, version: int, rules: int) -> Schema | str:
     """The schema, still under its version, after one change that becomes part of `version`."""
     named = repr(change.name[:TEXT_CHARACTERS_MAX])
-    found = next((field for field in schema.fields if field.name == change.name), None)
+    by_name = {field.name: field for field in reversed(schema.fields)}
+    found = by_name.get(change.name)
     if change.action == ADD:
         if found is not None:
             return f"add column {named}, which the topic has"
         return _with_column(schema, change, version)
     if found is None:
         return f"name column {named}, which the topic does not have"
+    later = rules >= RULES_WITH_TYPES
     match change.action:
-        case "set type" if not widens(found.type, change.type, nested=nested):
+        case "set type" if not widens(found.type, change.type, nested=later):
             new = change.type[:TEXT_CHARACTERS_MAX]
             return (
                 f"turn column {named} from {found.type} into {new}, which does not hold each "
@@ -174,6 +183,10 @@ def _changed(schema: Schema, change: ColumnChange, version: int, nested: bool) -
             )
         case "set type":
             return _with_form(schema, replace(found, type=change.type, since=version), version)
+        # A later change could not say which of the two it means. Older rules took the first.
+        case "rename" if later and by_name.get(change.to, found) is not found:
+            to = change.to[:TEXT_CHARACTERS_MAX]
+            return f"rename column {named} to {to!r}, which the topic has"
         case "rename":
             return _with_form(schema, replace(found, name=change.to, since=version), version)
         case "drop not null":

@@ -98,6 +98,25 @@ def test_a_dropped_name_comes_back_as_another_column() -> None:
     assert again.at(2).fields[1].id == 2
 
 
+def test_a_column_gets_the_name_of_another_one_once_that_has_gone() -> None:
+    schema = next_of(SCHEMA, add("gate"))
+    rename = ColumnChange(action=RENAME, name="a", to="gate")
+    drop = ColumnChange(action=DROP, name="gate")
+    onward = ColumnChange(action=RENAME, name="gate", to="stand")
+
+    def names(found: Schema | str) -> list[tuple[int, str]]:
+        assert isinstance(found, Schema), found
+        return [(field.id, field.name) for field in found.fields]
+
+    for change in (drop, onward):
+        found = evolved(schema, [rename, change])
+        assert found == "rename column 'a' to 'gate', which the topic has"
+    assert names(evolved(schema, [drop, rename])) == [(1, "gate")]
+    assert names(evolved(schema, [onward, rename])) == [(1, "gate"), (2, "stand")]
+    older = evolved(schema, [rename, onward], rules=RULES_WITH_EVOLUTION)
+    assert names(older) == [(1, "stand"), (2, "gate")], "the first of two with this name"
+
+
 def test_former_columns_are_bounded() -> None:
     schema = SCHEMA
     for _ in range(FORMER_FIELDS_MAX // 1000):
