@@ -40,10 +40,11 @@ from raftlog.core.status import RaftStatus
 from raftlog.core.types import Entry, EntryKind, GroupId, HardState, NodeId
 from raftlog.image.job import CompactionJob
 from raftlog.image.manifest import Image, read_image
-from raftlog.machines.commands import CommitEpoch
+from raftlog.machines.commands import AlterSchema, CommitEpoch
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.group_info import CONTROLLER
-from raftlog.machines.outcomes import Appended, EpochCommitted, Trimmed
+from raftlog.machines.outcomes import Appended, EpochCommitted, TopicCreated, Trimmed
+from raftlog.machines.schema import Schema
 from raftlog.machines.state import MachineState
 from raftlog.machines.topic import TopicMachine
 from raftlog.multiraft.effects import HistoryCompared, ReplicaRebuilt, StateCompared
@@ -57,6 +58,7 @@ from tests.simulation.disk import DurableLog, durable_log, durable_state
 from tests.simulation.images import ImageCheck, Read, TopicRecords
 from tests.simulation.promises import Promise, Violation
 from tests.simulation.retention import Retention
+from tests.simulation.schemas import Columns
 from tests.simulation.simulator import Simulator
 
 if TYPE_CHECKING:
@@ -133,9 +135,11 @@ class GroupChecker:
         """The first offset that no committed entry has trimmed or overwritten."""
         self.overwrites: list[tuple[int, int]] = []
         """The offsets of the epochs that overwrote the topic, [start, end), rising."""
-        self.bounds: list[tuple[int, int]] = []
-        """The log start and the mark after each entry that was applied."""
-        self.records = TopicRecords(group)
+        self.bounds: list[tuple[int, int, Schema]] = []
+        """The log start, the mark and the schema after each entry that was applied."""
+        self.columns = Columns()
+        """Of a topic: those that it has by the committed entries."""
+        self.records = TopicRecords(group, self.columns)
         self.read: dict[int, Read] = {}
         self.snapshots: dict[int, int] = {}
         """The CRC of the machine's state at each snapshot point."""
@@ -175,7 +179,7 @@ class GroupChecker:
         """The replica shows exactly the offsets that the entries it has applied came to."""
         machine, index = replica.machine, replica.applied_index
         if isinstance(machine, TopicMachine) and index:
-            shown = (machine.log_start_offset, machine.high_water_mark)
+            shown = (machine.log_start_offset, machine.high_water_mark, machine.info.schema)
             if shown != self.bounds[index - 1]:
                 self.fail(
                     Promise.BOUNDS,
@@ -285,6 +289,8 @@ class Checker:
         self._nodes = nodes
         self._confirmed_us = confirmed_us
         self._groups: dict[GroupId, GroupChecker] = {}
+        self._topics: dict[str, GroupChecker] = {}
+        """By name."""
 
     def group(self, group: GroupId) -> GroupChecker:
         found = self._groups.get(group)
@@ -446,7 +452,7 @@ class Checker:
             else:
                 truth.applied.append(fact)
                 self._see_outcome(truth, command, outcome)
-                truth.bounds.append((truth.log_start, truth.mark))
+                truth.bounds.append((truth.log_start, truth.mark, truth.columns.known))
         if replica.node in truth.changed:
             return
         truth.check_bounds(replica)
@@ -520,6 +526,10 @@ class Checker:
         problem = truth.retention.problem_of_time(decoded)
         if problem is not None:
             truth.fail(Promise.CONFIRMED_TIME, f"{decoded} is {problem}")
+        of = self._topics[decoded.name] if isinstance(decoded, AlterSchema) else truth
+        problem = of.columns.problem_of(decoded, outcome)
+        if problem is not None:
+            truth.fail(Promise.ALTERATIONS, problem)
         match outcome:
             case Appended(repeated=False) | EpochCommitted(replayed=False):
                 if outcome.start != truth.mark:
@@ -529,6 +539,8 @@ class Checker:
                     truth.overwritten(outcome)
                 truth.mark = outcome.end
                 truth.retention.published(outcome.end, decoded)
+            case TopicCreated(topic=topic):
+                self._topics[topic.name] = self.group(topic.group)
             case Trimmed(log_start_offset=start):
                 if not truth.log_start <= start <= truth.mark:
                     truth.fail(

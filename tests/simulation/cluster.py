@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Offset
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.rules import RULES_LATEST
+from tests.simulation.alterations import alter
 from tests.simulation.checkers import Checker, same_states
 from tests.simulation.faults import Faults
 from tests.simulation.history import TopicHistory
@@ -219,6 +220,8 @@ class Simulation:
                 clients.spawn(f"{query.writer}.{slot}", task)
         for number in range(settings.readers):
             clients.spawn(f"{name}-reader-{number}", clients.read(topic, history))
+        for number in range(settings.alterers):
+            clients.spawn(f"{name}-alterer-{number}", alter(clients, topic, history, number))
         if settings.expiries:
             clients.spawn(f"{name}-expiry", clients.expire_epochs(topic))
         if settings.trims:

@@ -14,10 +14,11 @@ from raftlog.core.raft import Raft
 from raftlog.core.ready import Role
 from raftlog.core.types import GroupId
 from raftlog.machines.outcomes import Appended, EpochCommitted
+from raftlog.machines.schema import Schema
 from raftlog.machines.settings import TopicSetting
 from tests.simulation.checkers import Checker
 from tests.simulation.promises import Promise, Violation
-from tests.simulation.records import Label, Row
+from tests.simulation.records import SCHEMA, Batch, Label, Row, batch_of
 
 
 class AppendKey(NamedTuple):
@@ -46,6 +47,8 @@ class TopicHistory:
         """No later read of the log start may be below it: some client knows of a trim up to there.
         """
         self.acknowledged_records = 0
+        self.schema = SCHEMA
+        """The latest that some client knows."""
         self._places: dict[Label, int] = {}
         self._appends: dict[AppendKey, int] = {}
         """Every append that was tried, with its record count."""
@@ -140,6 +143,21 @@ class TopicHistory:
                 f"{end} was acknowledged, the committed log ends at {self._truth.mark}",
             )
         self.floor = max(self.floor, end)
+
+    def schema_altered(self, schema: Schema) -> None:
+        """A client was told that the topic has this schema."""
+        if schema.version > self.schema.version:
+            self.schema = schema
+
+    def encoded(self, labels: list[Label], padding: int, version: int, *, arrow: bool) -> Batch:
+        """The labels as a client encodes them for a version that some client knows."""
+        return batch_of(
+            labels,
+            padding,
+            arrow=arrow,
+            schema=self.schema.at(version),
+            columns=self._truth.columns,
+        )
 
     def trim_tried(self, offset: int) -> None:
         self._truth.retention.trim_asked = max(self._truth.retention.trim_asked, offset)

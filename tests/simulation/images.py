@@ -24,6 +24,7 @@ from raftlog.storage.contract import FileSystem
 from raftlog.wire.codec import decode_batch_header
 from tests.simulation.promises import Promise, Violation
 from tests.simulation.records import Facts, Row, facts_of, facts_of_extent, texts_of
+from tests.simulation.schemas import Columns
 
 if TYPE_CHECKING:
     from tests.simulation.checkers import Committed, GroupChecker
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
 class TopicRecords:
     """The records of one topic by offset: what they are, from the first replica that saw them."""
 
-    def __init__(self, group: GroupId) -> None:
+    def __init__(self, group: GroupId, columns: Columns) -> None:
         self._group = group
+        self._columns = columns
         self._end = 0
         self._texts: dict[int, str] = {}
         self._facts: dict[int, Facts] = {}
@@ -58,7 +60,8 @@ class TopicRecords:
             if extent.index > log.base_index:
                 header = decode_batch_header(log.command(extent.index)[2])
                 (body,) = log.body_slices(extent.index, [(0, extent.body_bytes)])
-                self._texts |= zip(offsets, texts_of(header, body), strict=True)
+                texts = texts_of(header, body, self._columns)
+                self._texts |= zip(offsets, texts, strict=True)
 
     def read(self, row: Row) -> None:
         """A record as somebody has read it."""
@@ -81,7 +84,8 @@ class TopicRecords:
     def in_history(self, history_end: Offset, row_group: StoredRowGroup, body: bytes) -> None:
         """A row group of some replica's history up to `history_end`. Where that ends decides how
         the last small file was written again."""
-        texts, facts = texts_of(row_group.header, body), facts_of(row_group.runs)
+        texts = texts_of(row_group.header, body, self._columns)
+        facts = facts_of(row_group.runs)
         for row in map(Row, range(row_group.start, row_group.end), texts, facts):
             self.read(row)
         seen = (row_group.end, row_group.digest, row_group.record_bytes)

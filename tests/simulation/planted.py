@@ -42,6 +42,7 @@ from raftlog.storage.folder import DataFolder
 from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.read import LogRead
 from raftlog.storage.write import FileWrite, LogWrite
+from tests.simulation.planted_alterations import ALTERATION_BUGS
 from tests.simulation.planted_damage import DAMAGE_BUGS
 from tests.simulation.planted_history import HISTORY_BUGS
 from tests.simulation.planted_images import IMAGE_BUGS
@@ -596,6 +597,7 @@ BUGS: dict[str, Callable[[], Any]] = {
         retention_keeps_one_less,
         divided_extent_dropped,
         divergence_unnoticed,
+        *ALTERATION_BUGS,
         *IMAGE_BUGS,
         *SHIPPING_BUGS,
         *HISTORY_BUGS,

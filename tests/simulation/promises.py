@@ -35,6 +35,7 @@ class Promise(StrEnum):
     TRIMS = "a trim removes what was asked for, and nothing else"
     BOUNDS = "a replica shows the offsets that its entries came to"
     OVERWRITES = "an epoch that overwrites leaves nothing visible before it"
+    ALTERATIONS = "a schema changes once per alteration, and records stay as they were written"
     CONFIRMED_TIME = "no leader stamps a time that a majority's clocks have not reached"
     PROTOCOL_KEPT = "no node sends what another must refuse"
     EXPECTED_OUTCOMES = "a command has an outcome that its client may expect"

@@ -109,6 +109,8 @@ class Settings:
     # drawn by `with_later_parts`
     overwrites: float = 0.0
     """Epochs whose records take the place of all that are visible."""
+    alterers: int = 0
+    """Clients of each topic that alter its schema now and then."""
 
     @property
     def clock_drift_max(self) -> float:
@@ -250,7 +252,11 @@ def with_later_parts(settings: Settings, random: Random) -> Settings:
     """The same with what topics learned later. It has a stream of chance of its own, so that the
     other settings of a seed stay as they are."""
     pick = random.choice
-    return replace(settings, overwrites=pick((0.0, 0.0, 0.0, 0.2, 1.0)))
+    return replace(
+        settings,
+        overwrites=pick((0.0, 0.0, 0.0, 0.2, 1.0)),
+        alterers=pick((0, 0, 0, 1, 2)),
+    )
 
 
 def with_leases(settings: Settings) -> Settings:

@@ -24,6 +24,9 @@ FOUND_AT_ONCE = (
 )
 
 FIRST_SEEDS = {
+    "alteration_of_an_older_version_applied": 12,
+    "column_id_comes_back": 31,
+    "columns_found_by_name": 20,
     "commit_index_unverified": 20,
     "damage_taken_for_healed": 120,
     "id_is_given_again": 48,

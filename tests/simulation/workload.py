@@ -64,7 +64,7 @@ from tests.simulation.history import (
 )
 from tests.simulation.node import Failed, Reply, SimulatedNode
 from tests.simulation.promises import Promise, Violation
-from tests.simulation.records import SCHEMA, Batch, Label, Row, batch_of, facts_of, texts_of
+from tests.simulation.records import SCHEMA, Batch, Label, Row, facts_of, texts_of
 from tests.simulation.tasks import Ask, Sleep, Task, Tasks
 
 
@@ -97,6 +97,7 @@ def _rows(
     node: SimulatedNode, group: GroupId, local: LocalReplica, start: int, end: int
 ) -> list[Row]:
     rows: list[Row] = []
+    columns = node.checker.group(group).columns
     offset = start
     while offset < end:
         batch = local.batch_at(Offset(offset))
@@ -109,7 +110,7 @@ def _rows(
                 if node.damaged:
                     raise CorruptFile(file=place, position=0, problem="a client found it damaged")
                 raise Violation(Promise.READS_BELOW_THE_MARK, f"{place}, but other bytes")
-        texts = texts_of(batch.header, b"".join(chunks))
+        texts = texts_of(batch.header, b"".join(chunks), columns, columns.drawn_version(offset))
         every = zip(range(batch.start, batch.end), texts, facts_of(batch.runs), strict=True)
         rows += [Row(*each) for each in every if start <= each[0] < end]
         offset = batch.end
@@ -122,6 +123,7 @@ class Clients(Tasks):
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
         self._formats = self.simulator.random("formats of bodies")
+        self._versions = self.simulator.random("versions of schemas")
 
     # ------------------------------------------------------------ asking leaders
 
@@ -140,15 +142,26 @@ class Clients(Tasks):
 
         return (yield from self.ask_leader(group, action))
 
-    def _encoded(self, labels: list[Label], padding: int) -> Batch:
+    def _encoded(
+        self, history: TopicHistory, labels: list[Label], padding: int, version: int
+    ) -> Batch:
         arrow = self._formats.random() < self.settings.arrow_share
-        return batch_of(labels, padding, arrow=arrow)
+        return history.encoded(labels, padding, version, arrow=arrow)
+
+    def _version(self, history: TopicHistory) -> int:
+        """That of a client's schema: many know the latest, some an earlier one."""
+        latest = history.schema.version
+        if latest == 1 or self._versions.random() < 0.6:
+            return latest
+        self.simulator.counts["writes under an earlier version"] += 1
+        return self._versions.randrange(1, latest)
 
     # ------------------------------------------------------------ nodes
 
     def register(self, node: NodeId, rules: int) -> Task:
         """Say which rules the node's program knows, some time during the simulation."""
-        early = 20 if self.settings.changes_members else 1  # groups are moved by the latest rules
+        # Groups are moved, and topics altered, by the latest rules.
+        early = 20 if self.settings.changes_members or self.settings.alterers else 1
         yield Sleep(self.random.randrange(1, self.settings.chaos_us // early))
         command = RegisterNode(
             node=node, store_uuid=f"store-{node}", address=f"node-{node}:1", rules=rules
@@ -228,7 +241,8 @@ class Clients(Tasks):
             producer.next_sequence += 1
             count = self.random.randrange(1, self.settings.records_max + 1)
             padding = self.random.randrange(self.settings.body_padding + 1)
-            batch = self._encoded(append_labels(key, count), padding)
+            labels = append_labels(key, count)
+            batch = self._encoded(history, labels, padding, self._version(history))
             history.append_tried(key, count)
             outcome = yield from self._append(topic, key, batch)
             history.append_acknowledged(key, outcome)
@@ -252,12 +266,18 @@ class Clients(Tasks):
                 return outcome
             assert isinstance(outcome, Refused)
             early = outcome.code in ("SequenceGap", "UnknownProducer") and key.sequence > 0
-            if not early:
+            if not early and not self._is_ahead(outcome):
                 raise Violation(Promise.EXPECTED_OUTCOMES, f"{key} had the outcome {outcome}")
             # Its predecessor is not in the log yet: another slot is still at it.
             # Every try is an entry: too many would leave no room for that one.
             self.simulator.counts["append before its predecessor"] += 1
             yield Sleep(self.random.randrange(1, 2 * min(tries, 16) * self.settings.think_us))
+
+    def _is_ahead(self, outcome: Refused) -> bool:
+        """The topic's log does not know the version of a batch yet."""
+        ahead = outcome.code == "UnknownSchemaVersion" and self.settings.alterers > 0
+        self.simulator.counts["writes ahead of their topic's schema"] += ahead
+        return ahead
 
     # ------------------------------------------------------------ writers
 
@@ -313,12 +333,13 @@ class Clients(Tasks):
         )
         name = EpochName(query.writer, epoch)
         attempts: list[AttemptReference] = []
+        version = self._version(history)
         for labels in query.tasks(epoch, random.randrange(1, 3)):
             if random.random() < 0.2:  # a task that fails, or loses against its twin
-                loser = yield from self._stage(topic, history, query, key, labels)
+                loser = yield from self._stage(topic, history, query, key, labels, version)
                 if loser is None:
                     return False
-            winner = yield from self._stage(topic, history, query, key, labels)
+            winner = yield from self._stage(topic, history, query, key, labels, version)
             if winner is None:
                 return False
             attempts.append(winner)
@@ -335,7 +356,7 @@ class Clients(Tasks):
             lambda now_us: CommitEpoch(
                 key=key,
                 attempts=tuple(attempts),
-                schema_version=1,
+                schema_version=version,
                 timestamp_us=now_us,
                 keep_on_mismatch=False,
                 create_writer=False,
@@ -381,7 +402,7 @@ class Clients(Tasks):
             expected |= {"EpochContentMismatch"}
         if self.settings.expiries:
             expected |= {"EpochIncomplete", "StageGap"}
-        if outcome.code not in expected:
+        if outcome.code not in expected and not self._is_ahead(outcome):
             raise Violation(Promise.EXPECTED_OUTCOMES, f"{key} had the outcome {outcome}")
         self.simulator.counts[f"refused: {outcome.code}"] += 1
         return False
@@ -393,6 +414,7 @@ class Clients(Tasks):
         query: Query,
         key: EpochKey,
         labels: Sequence[Label],
+        version: int,
     ) -> Task:
         """Stage an attempt of a task; the value is its reference, or None if the run is over."""
         attempt = f"{self.random.getrandbits(64):016x}"
@@ -401,7 +423,8 @@ class Clients(Tasks):
         pieces = [mine[start : start + 3] for start in range(0, len(mine), 3)]
         crc = 0
         for number, piece in enumerate(pieces):
-            batch = self._encoded(piece, self.random.randrange(self.settings.body_padding + 1))
+            padding = self.random.randrange(self.settings.body_padding + 1)
+            batch = self._encoded(history, piece, padding, version)
             crc = chain(crc, batch.summary.crc)
 
             def make(now_us: int, number: int = number, batch: Batch = batch) -> Command:
