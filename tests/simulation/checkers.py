@@ -530,6 +530,7 @@ class Checker:
         problem = of.columns.problem_of(decoded, outcome)
         if problem is not None:
             truth.fail(Promise.ALTERATIONS, problem)
+        truth.retention.staged(decoded, outcome)
         match outcome:
             case Appended(repeated=False) | EpochCommitted(replayed=False):
                 if outcome.start != truth.mark:

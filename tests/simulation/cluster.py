@@ -19,12 +19,13 @@ from tests.simulation.network import Network
 from tests.simulation.node import SimulatedNode
 from tests.simulation.observers import Observers
 from tests.simulation.promises import Promise, Violation
+from tests.simulation.readers import ReaderGroup
 from tests.simulation.records import Label, Row
 from tests.simulation.replacing import Replacing
 from tests.simulation.retention import confirmed_us
 from tests.simulation.scrubs import check_scrub
 from tests.simulation.simulator import Simulator
-from tests.simulation.swarm import SECOND, Settings, draw, with_later_parts
+from tests.simulation.swarm import SECOND, UNREAD_S_SHORT, Settings, draw, with_later_parts
 from tests.simulation.tasks import Task
 from tests.simulation.workload import Clients, read_rows
 
@@ -46,6 +47,9 @@ TIMES_MAX = 8
 
 PIECES_MAX = 5
 """Into so many pieces every topic is split at the end."""
+
+RETENTION_PORTIONS = 64
+"""Less than this part of a topic may stay though it could go."""
 
 FLOOR_US_MAX = 120 * SECOND
 """The floor is reached within this time after healing, at the latest."""
@@ -185,6 +189,8 @@ class Simulation:
         self._await("all nodes have applied all", self._have_caught_up)
         if settings.damage_weight:
             self._heal_damage()
+        if settings.reader_groups:
+            self._let_go_what_was_read()
         # One that was damaged takes an image, as fast as the seed lets it.
         limit_us = HEALED_TICKS_MAX * settings.tick_us
         self._await(
@@ -207,6 +213,12 @@ class Simulation:
         topic = yield from clients.create_topic(name)
         yield from clients.raise_rules(topic)
         history = TopicHistory(topic.group, self.checker)
+        groups = [
+            ReaderGroup(
+                self.network.positions, topic, history, name=f"{name}-group-{number}", stalls=stalls
+            )
+            for number, stalls in enumerate(settings.reader_groups)
+        ]
         if settings.retention:
             yield from clients.configure(topic, history)
         self.topics[topic.group] = (topic, history)
@@ -222,6 +234,8 @@ class Simulation:
             clients.spawn(f"{name}-reader-{number}", clients.read(topic, history))
         for number in range(settings.alterers):
             clients.spawn(f"{name}-alterer-{number}", alter(clients, topic, history, number))
+        for group in groups:
+            clients.spawn(group.name, group.run(clients))
         if settings.expiries:
             clients.spawn(f"{name}-expiry", clients.expire_epochs(topic))
         if settings.trims:
@@ -298,6 +312,25 @@ class Simulation:
                 local = node.local(group)
                 assert local is not None
                 self.checker.image_whole(node, local)
+
+    def _let_go_what_was_read(self) -> None:
+        """What all groups have read, or what is too old for any of them, goes by itself, up to a
+        small part of what is there."""
+        self.simulator.run_until(self.simulator.now_us + 2 * UNREAD_S_SHORT * SECOND)
+        slowest_us = min(node.clock_us() for node in self.nodes.values())
+        groups = [self.checker.group(group) for group in self.topics]
+        due = [(each, each.retention.due(each.mark, slowest_us)) for each in groups]
+
+        def is_gone() -> bool:
+            return all(
+                (offset - each.log_start) * RETENTION_PORTIONS < each.mark - each.log_start
+                for each, offset in due
+                if offset > each.log_start
+            )
+
+        limit_us = HEALED_TICKS_MAX * self.settings.tick_us
+        self._await("what was read goes", is_gone, limit_us)
+        self._await("all nodes have applied all", self._have_caught_up)
 
     def _is_healed(self, since_us: Mapping[NodeId, int]) -> bool:
         for node, each in self.nodes.items():

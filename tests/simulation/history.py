@@ -164,7 +164,12 @@ class TopicHistory:
 
     def configured(self, settings: tuple[TopicSetting, ...]) -> None:
         """The topic is to have these settings from now on."""
-        self._truth.retention.settings = settings
+        self._truth.retention.configured(settings)
+
+    def group_at(self, group: str, offset: int) -> None:
+        """A reader group publishes this position."""
+        positions = self._truth.retention.positions
+        positions.append({**positions[-1], group: offset})
 
     def trim_acknowledged(self, least: int, log_start: int) -> None:
         """`least`: what the trim must have removed at least."""

@@ -13,6 +13,7 @@ from dataclasses import replace
 from raftlog.core.messages import ImageChunk, PeerMessage
 from raftlog.core.types import NodeId
 from raftlog.wire.codec import decode_peer_messages, encode_peer_messages
+from tests.simulation.readers import Positions
 from tests.simulation.simulator import Simulator
 from tests.simulation.swarm import Settings
 
@@ -44,6 +45,8 @@ class Network:
         self._cuts: dict[Link, int] = {}
         self._last_arrival: dict[Link, int] = {}
         self.faulty = True
+        self.positions = Positions()
+        """What every node can read in the key-value store."""
 
     def attach(
         self, node: NodeId, store: str, receive: Receive, peer_reachable: PeerReachable

@@ -30,34 +30,8 @@ from raftlog.image.job import CompactionJob
 from raftlog.image.job import Reply as CompactionReply
 from raftlog.image.manifest import Image
 from raftlog.machines.commands import ReportPlacement
-from raftlog.multiraft.effects import (
-    BackgroundRead,
-    CompactionFailed,
-    DamageFound,
-    DamageHealed,
-    DamageNotHealable,
-    DamagePassedOver,
-    DiskChanged,
-    EntryDamaged,
-    GroupDeletedElsewhere,
-    GroupOpened,
-    GroupQuarantined,
-    GroupRefilling,
-    GroupRemoved,
-    HistoryCompared,
-    ImageInstalled,
-    ImageRefused,
-    LeadershipChanged,
-    MultiRaftEvent,
-    PeerMessagesRefused,
-    RebuildsSpent,
-    ReplicaRebuilding,
-    ReplicaRebuilt,
-    ReplicaRecovered,
-    RetentionFailed,
-    StateCompared,
-    TornTailTruncated,
-)
+from raftlog.machines.kv_commands import KeyValue
+from raftlog.multiraft.effects import BackgroundRead, MultiRaftEvent
 from raftlog.multiraft.groups import GroupStore, OpenedGroup
 from raftlog.multiraft.limits import MultiRaftLimits
 from raftlog.multiraft.local_replica import LocalReplica
@@ -69,8 +43,8 @@ from raftlog.storage.reopen import segment_names
 from raftlog.storage.write import LogWrite
 from tests.simulation.checkers import Checker, WitnessedLog
 from tests.simulation.disk import Disk, DurableLog, ProcessEnds
+from tests.simulation.heard import hear
 from tests.simulation.network import Network
-from tests.simulation.promises import Promise, Violation
 from tests.simulation.simulator import Simulator
 from tests.simulation.swarm import Settings
 from tests.simulation.watched import WatchedReplica
@@ -84,6 +58,9 @@ JOB_CHANGES_MAX = 12
 
 TURN_WORK_US = 1_000
 """When a turn ends, by a clock that goes by `Settings.work_us`."""
+
+POSITIONS_LOST = 0.4
+"""Reads of reader groups' positions that fail, at any time: leaders read them again."""
 
 NOTICE_US_MAX = 200
 """How long after it has run a write or job is reported, at most."""
@@ -138,7 +115,7 @@ class SimulatedNode:
         self.damage_told: list[MultiRaftEvent] = []
         self.reports: Callable[[ReportPlacement], None] = _nobody_hears
         """Carries reports to the controller's leader."""
-        self._simulator = simulator
+        self.simulator = simulator
         self._network = network
         self._settings = settings
         self._random = simulator.random(f"node {node}")
@@ -190,15 +167,15 @@ class SimulatedNode:
         try:
             self._multiraft = self._open()
         except (ProcessEnds, DiskFailed):
-            self._simulator.counts["crash in recovery"] += 1
-            self._simulator.note("crash in recovery", self.node)
+            self.simulator.counts["crash in recovery"] += 1
+            self.simulator.note("crash in recovery", self.node)
             self._clear()
             self.disk.power_fails()
-            self._simulator.at(self._tick_us, self.start_unless_running)
+            self.simulator.at(self._tick_us, self.start_unless_running)
             return
         finally:
             self.disk.end_after(None)
-        self._simulator.note("start", self.node)
+        self.simulator.note("start", self.node)
         self._network.started(self.node)
         self._later(self._random.randrange(self._tick_us), self._tick)
 
@@ -220,7 +197,7 @@ class SimulatedNode:
             replica_type=partial(WatchedReplica, owner=self),
         )
         if store.journal.report.torn_bytes:
-            self._simulator.counts["torn tail of the journal truncated"] += 1
+            self.simulator.counts["torn tail of the journal truncated"] += 1
         multiraft = MultiRaft(
             node=self.node,
             nodes=dict.fromkeys((*self.voters, self.node), ""),
@@ -264,7 +241,7 @@ class SimulatedNode:
         self._network.ended(self.node)
         for write in self._writes:
             if self._random.randrange(2) and not self.disk.run_partly(write):
-                self._simulator.counts["write torn by a crash"] += 1
+                self.simulator.counts["write torn by a crash"] += 1
             self._half_written(write)
         if self._job is not None and self._random.randrange(2):
             self._run_partly(self._job, "group half made or removed by a crash")
@@ -282,7 +259,7 @@ class SimulatedNode:
         try:
             job()
         except (ProcessEnds, DiskFailed, DiskFull):
-            self._simulator.counts[what] += 1
+            self.simulator.counts[what] += 1
         finally:
             self.disk.end_after(None)
 
@@ -290,10 +267,10 @@ class SimulatedNode:
         """A sync has failed, or a crash hit a write: the process ends and is started again."""
         failed = isinstance(error, DiskFailed)
         what = "sync failed: the process ended" if failed else "crash within a write"
-        self._simulator.counts[what] += 1
-        self._simulator.note(what, self.node)
+        self.simulator.counts[what] += 1
+        self.simulator.note(what, self.node)
         self.end(power=failed or self._random.randrange(3) > 0)
-        self._simulator.at(4 * self._tick_us, self.start_unless_running)
+        self.simulator.at(4 * self._tick_us, self.start_unless_running)
 
     def pause(self) -> None:
         self._paused = True
@@ -303,7 +280,7 @@ class SimulatedNode:
         self._paused = False
         stalled, self._stalled = self._stalled, []
         for action in stalled:
-            self._simulator.at(0, action)
+            self.simulator.at(0, action)
 
     def set_clock(self, ahead_us: int) -> None:
         """Set the wall clock forward or, below 0, back. Ticks come from another clock."""
@@ -322,7 +299,7 @@ class SimulatedNode:
             if self._life == life:
                 self._take(action)
 
-        self._simulator.at(delay_us, happen)
+        self.simulator.at(delay_us, happen)
 
     def _take(self, action: Callable[[], None]) -> None:
         """Something that has reached this boot of the process, in an event of its own."""
@@ -388,14 +365,14 @@ class SimulatedNode:
         return self._worked_us
 
     def monotonic_us(self) -> int:
-        return self._simulator.now_us
+        return self.simulator.now_us
 
     def boottime_us(self) -> int:
         """By the node's own clock, which its ticks come from: not as fast as another node's."""
-        return int(self._simulator.now_us * self._settings.tick_us / self._tick_us)
+        return int(self.simulator.now_us * self._settings.tick_us / self._tick_us)
 
     def clock_us(self) -> int:
-        return self._clock_us + self._simulator.now_us
+        return self._clock_us + self.simulator.now_us
 
     def send(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         self._outgoing.setdefault(peer, []).extend(messages)
@@ -439,7 +416,7 @@ class SimulatedNode:
             if write.done:
                 self._written(write)
             else:
-                self._simulator.counts["writes that found no room"] += 1
+                self.simulator.counts["writes that found no room"] += 1
                 self._half_written(write)
             self._later(self._random.randrange(NOTICE_US_MAX), ran)
 
@@ -494,7 +471,7 @@ class SimulatedNode:
                 self._ends_at_the_disk(error)
                 return
             except DiskFull as error:
-                self._simulator.counts["compactions that found no room"] += 1
+                self.simulator.counts["compactions that found no room"] += 1
                 reply = error
             except CorruptFile as error:
                 if not self.damaged:
@@ -505,81 +482,31 @@ class SimulatedNode:
                     raise
                 reply = error  # its state does not follow from its log
             else:
-                self._simulator.counts["snapshot points compacted"] += 1
+                self.simulator.counts["snapshot points compacted"] += 1
                 self.checker.compacted(self, job, reply)
             self._later(self._random.randrange(NOTICE_US_MAX), lambda: done(reply))
 
         self._later(3 * self._disk_us(), run)
 
     def tell(self, event: MultiRaftEvent) -> None:
-        simulator = self._simulator
-        match event:
-            case LeadershipChanged(group=group, state=state):
-                simulator.note("role", self.node, group, state.role.value, state.term, state.leader)
-            case GroupOpened(info=info):
-                simulator.note("group opened", self.node, info.group)
-            case GroupDeletedElsewhere(group=group, peer=peer):
-                simulator.note("group deleted elsewhere", self.node, group, peer)
-                simulator.counts["replicas told that their group is deleted"] += 1
-            case StateCompared() | HistoryCompared():
-                simulator.note(type(event).__name__, self.node, event.group, event.trust.value)
-                self.checker.trust_changed(self.node, event)
-            case PeerMessagesRefused(latest=violation):
-                raise Violation(Promise.PROTOCOL_KEPT, violation.cause)
-            case CompactionFailed(cause=cause):
-                simulator.note("compaction failed", self.node, cause)
-            case ImageInstalled(group=group, index=index):
-                simulator.note("image installed", self.node, group, index)
-                simulator.counts["images installed"] += 1
-                local = self.local(group)
-                if local is not None:
-                    self.checker.image_opened(self, local)
-            case (
-                GroupRemoved()
-                | GroupRefilling()
-                | ReplicaRecovered()
-                | ReplicaRebuilding()
-                | RebuildsSpent()
-            ):
-                simulator.note(type(event).__name__, self.node, event.group)
-            case ReplicaRebuilt():
-                self.checker.replica_rebuilt(self, event)
-            case ImageRefused(cause=cause):
-                simulator.note("image refused", self.node, cause)
-                simulator.counts["images refused"] += 1
-            case (
-                DamageFound()
-                | DamageHealed()
-                | DamageNotHealable()
-                | DamagePassedOver()
-                | EntryDamaged()
-                | GroupQuarantined()
-                | RetentionFailed()
-            ) if self.damaged:
-                simulator.note("damage", self.node, str(event))
-                simulator.counts[type(event).__name__] += 1
-                self.damage_told.append(event)
-            case (
-                DamagePassedOver(cause=cause)
-                | RetentionFailed(cause=cause)
-                | GroupQuarantined(cause=cause)
-                | EntryDamaged(cause=cause)
-                | DamageFound(cause=cause)
-                | DamageNotHealable(cause=cause)
-                | DamageHealed(what=cause)
-            ):
-                raise Violation(Promise.SYNCED_STAYS, cause)
-            case TornTailTruncated():
-                simulator.counts["torn tail of a log truncated"] += 1
-            case DiskChanged(keeps_up=keeps_up, full=full):
-                simulator.note("disk", self.node, keeps_up, full is not None)
-                simulator.counts["nodes that let others lead for their disk"] += not keeps_up
+        hear(self, event)
+
+    def read_positions(self, done: Callable[[Sequence[KeyValue] | None], None]) -> None:
+        """They are those of some moment on the way, or nobody answers."""
+        lost = self._random.random() < POSITIONS_LOST
+
+        def read() -> None:
+            found = None if lost else self._network.positions.keys()
+            self.simulator.counts["positions read by leaders"] += 1
+            self._later(self._random.randrange(2 * self._settings.latency_us), lambda: done(found))
+
+        self._later(self._random.randrange(2 * self._settings.latency_us), read)
 
     def _disk_us(self) -> int:
         return self._random.randrange(1, 2 * self._settings.write_us) * self.slow_disk
 
     def count(self, what: str, times: int = 1) -> None:
-        self._simulator.counts[what] += times
+        self.simulator.counts[what] += times
 
     def planned(self, write: LogWrite, group: GroupId, log: DurableLog) -> None:
         """A replica has handed out the write; its log will be this once it has run."""
@@ -610,7 +537,7 @@ class SimulatedNode:
         replicas = self._running_multiraft.replicas
         known = replicas.known_store(peer)
         refuses = known not in (None, store) or peer in replicas.controller.nodes.retired
-        self._simulator.counts["frames from or for another store refused"] += refuses
+        self.simulator.counts["frames from or for another store refused"] += refuses
         return refuses
 
     def _peer_reachable(self, reachable: int) -> None:
@@ -675,7 +602,7 @@ class SimulatedNode:
         except NotLeader as error:
             reply(Failed(written=False, leader=NodeId(error.leader)))
         except (Overloaded, DiskFull):
-            self._simulator.counts["proposal refused as overload"] += 1
+            self.simulator.counts["proposal refused as overload"] += 1
             reply(Failed(written=False, leader=self.node))
 
     def read_barrier(self, group: GroupId, reply: Reply) -> None:

@@ -53,6 +53,7 @@ from tests.simulation.planted_overwrites import OVERWRITE_BUGS
 from tests.simulation.planted_quiescence import QUIESCENCE_BUGS
 from tests.simulation.planted_recovery import RECOVERY_BUGS
 from tests.simulation.planted_repairs import REPAIR_BUGS
+from tests.simulation.planted_retention import RETENTION_BUGS
 from tests.simulation.planted_scrubs import SCRUB_BUGS
 from tests.simulation.planted_shipping import SHIPPING_BUGS
 from tests.simulation.planting import both, constant, replaced
@@ -610,5 +611,6 @@ BUGS: dict[str, Callable[[], Any]] = {
         *QUIESCENCE_BUGS,
         *RECOVERY_BUGS,
         *REPAIR_BUGS,
+        *RETENTION_BUGS,
     )
 }

@@ -10,7 +10,12 @@ from dataclasses import dataclass, fields, replace
 from random import Random
 
 from raftlog.core.types import RaftTiming, lease_length_us
-from raftlog.machines.settings import RETENTION_RECORDS, RETENTION_S
+from raftlog.machines.settings import (
+    RETENTION_RECORDS,
+    RETENTION_S,
+    RETENTION_UNREAD_BYTES,
+    RETENTION_UNREAD_S,
+)
 from raftlog.multiraft.catch_up_budget import CatchUpLimits
 from raftlog.multiraft.compaction import CompactionLimits
 from raftlog.multiraft.image_fetch import ImageLimits
@@ -20,6 +25,9 @@ from raftlog.storage.limits import LogLimits
 
 MILLISECOND = 1_000
 SECOND = 1_000_000
+
+UNREAD_S_SHORT = 1
+"""So long unread records stay in some seeds; a simulation waits for it at its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +119,8 @@ class Settings:
     """Epochs whose records take the place of all that are visible."""
     alterers: int = 0
     """Clients of each topic that alter its schema now and then."""
+    reader_groups: tuple[bool, ...] = ()
+    """Those of each topic, if its retention waits for them: whether each stops at some time."""
 
     @property
     def clock_drift_max(self) -> float:
@@ -252,10 +262,22 @@ def with_later_parts(settings: Settings, random: Random) -> Settings:
     """The same with what topics learned later. It has a stream of chance of its own, so that the
     other settings of a seed stay as they are."""
     pick = random.choice
-    return replace(
+    settings = replace(
         settings,
         overwrites=pick((0.0, 0.0, 0.0, 0.2, 1.0)),
         alterers=pick((0, 0, 0, 1, 2)),
+    )
+    return _with_reader_groups(settings, random) if pick((False, False, False, True)) else settings
+
+
+def _with_reader_groups(settings: Settings, random: Random) -> Settings:
+    """The same with retention that waits for readers, and has soon something to remove."""
+    pick = random.choice
+    return replace(
+        settings,
+        retention=(*pick(_RETENTIONS_SOON), *pick(_UNREAD)),
+        retention_ticks=3,
+        reader_groups=pick(((False,), (True,), (False, False), (False, True))),
     )
 
 
@@ -308,6 +330,20 @@ _RETENTIONS = (
     ((RETENTION_RECORDS, 40),),
     ((RETENTION_S, 2),),
     ((RETENTION_S, 600),),
+)
+
+_RETENTIONS_SOON = (
+    ((RETENTION_RECORDS, 1),),
+    ((RETENTION_RECORDS, 5),),
+    ((RETENTION_S, 1),),
+)
+
+_UNREAD = (
+    ((RETENTION_UNREAD_S, UNREAD_S_SHORT),),
+    ((RETENTION_UNREAD_S, UNREAD_S_SHORT),),
+    ((RETENTION_UNREAD_S, 600),),
+    ((RETENTION_UNREAD_BYTES, 1_000),),
+    ((RETENTION_UNREAD_BYTES, 1_000_000),),
 )
 
 

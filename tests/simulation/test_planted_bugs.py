@@ -35,6 +35,7 @@ FIRST_SEEDS = {
     "observer_takes_what_does_not_follow": 160,
     "old_term_committed_by_counting": 11,
     "plan_not_compared": 150,
+    "position_above_the_mark_believed": 60,
     "previous_entry_unverified": 20,
     "received_files_not_checked": 260,
     "refused_epoch_overwrites": 100,
@@ -45,6 +46,7 @@ FIRST_SEEDS = {
     "state_hash_starts_again": 20,
     "torn_tail_taken_for_whole": 102,
     "trim_by_one_clock": 18,
+    "unread_records_stay_for_ever": 30,
     "whole_log_acknowledged": 20,
 }
 """Bugs that many seeds do not meet: the hunt begins shortly before one that did."""

@@ -37,6 +37,8 @@ DEEDS = (
     "reads answered under a lease",
     "reads of what is trimmed",
     "records overwritten",
+    "positions published",
+    "positions read by leaders",
     "schemas altered",
     "alterations refused: SchemaChanged",
     "alterations refused: InvalidOption",

@@ -201,7 +201,7 @@ class Clients(Tasks):
     def configure(self, topic: TopicInfo, history: TopicHistory) -> Task:
         """Let the topic keep only what the seed says."""
         settings = tuple(
-            TopicSetting(name=name, value=value) for name, value in self.settings.retention
+            TopicSetting(name=name, value=value) for name, value in sorted(self.settings.retention)
         )
         history.configured(settings)
         command = Configure(version=LogIndex(1), settings=settings)
@@ -499,9 +499,7 @@ class Clients(Tasks):
             floor, start_floor = history.floor, history.start_floor
 
         while not self.stopping:
-            log_start, mark = yield from self.ask_leader(
-                topic.group, self._range_at(topic.group, history), asked
-            )
+            log_start, mark = yield from self.bounds(topic, history, asked)
             history.mark_read(floor, mark)
             history.log_start_read(start_floor, log_start)
             self.simulator.counts["marks read"] += 1
@@ -510,6 +508,13 @@ class Clients(Tasks):
             end = min(mark, start + self.random.randrange(40))
             yield from self._read_range(topic, history, start, end, mark)
             yield self.think()
+
+    def bounds(
+        self, topic: TopicInfo, history: TopicHistory, asked: Callable[[], None] | None = None
+    ) -> Task:
+        """A strong read of the log start and the mark."""
+        action = self._range_at(topic.group, history)
+        return (yield from self.ask_leader(topic.group, action, asked))
 
     def _range_at(
         self, group: GroupId, history: TopicHistory
