@@ -338,7 +338,8 @@ class Simulation:
             for group in self.groups():
                 counts = repairs.counts(group)
                 scrubbed_us = scrubs.progress(group).ended_us
-                if scrubbed_us < since_us[node] or counts.found != counts.healed:
+                # One that ended at this very time was under way before.
+                if scrubbed_us <= since_us[node] or counts.found != counts.healed:
                     return False
         return True
 
