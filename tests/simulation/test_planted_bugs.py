@@ -25,17 +25,23 @@ FOUND_AT_ONCE = (
 
 FIRST_SEEDS = {
     "alteration_of_an_older_version_applied": 12,
-    "column_id_comes_back": 31,
-    "columns_found_by_name": 20,
+    "any_version_taken": 9,
+    "column_id_comes_back": 92,
+    "columns_found_by_name": 13,
     "commit_index_unverified": 20,
     "damage_taken_for_healed": 120,
+    "former_columns_forgotten": 5,
+    "history_of_the_latest_version": 6,
     "id_is_given_again": 48,
     "image_taken_whatever_is_here": 60,
     "install_not_finished": 45,
+    "later_column_read_as_zero": 6,
     "observer_takes_what_does_not_follow": 160,
     "old_term_committed_by_counting": 11,
     "plan_not_compared": 150,
     "position_above_the_mark_believed": 60,
+    "position_of_another_incarnation_counts": 4,
+    "positions_not_read_again": 4,
     "previous_entry_unverified": 20,
     "received_files_not_checked": 260,
     "refused_epoch_overwrites": 100,
@@ -46,10 +52,14 @@ FIRST_SEEDS = {
     "state_hash_starts_again": 20,
     "torn_tail_taken_for_whole": 102,
     "trim_by_one_clock": 18,
+    "unknown_positions_taken_for_read": 4,
+    "unread_bytes_counted_to_the_last_batch": 4,
+    "unread_records_go_one_too_soon": 4,
     "unread_records_stay_for_ever": 30,
     "whole_log_acknowledged": 20,
+    "writers_keep_the_first_schema": 9,
 }
-"""Bugs that many seeds do not meet: the hunt begins shortly before one that did."""
+"""Bugs that many seeds do not meet, or late: the hunt begins shortly before one that did."""
 
 
 @pytest.mark.parametrize("bug", FOUND_AT_ONCE)
