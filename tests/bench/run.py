@@ -35,6 +35,7 @@ from tests.bench.figures import TARGETS, Figure, Level, level_of
 from tests.bench.floor import floor
 from tests.bench.idle import idle
 from tests.bench.image import image
+from tests.bench.kafka import kafka
 from tests.bench.log import log
 from tests.bench.memory import memory
 from tests.bench.month import Month, month
@@ -64,6 +65,7 @@ PIECES: dict[str, Piece] = {
     "spark-to-log": spark_to_log,
     "micro-batch": micro_batch,
     "pruning": pruning,
+    "kafka": kafka,
 }
 LONG_PIECES: dict[str, Piece] = {
     **PIECES,

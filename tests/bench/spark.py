@@ -35,19 +35,21 @@ _MICRO_TURNS = 3
 
 _RAISED = {"spark.sql.execution.arrow.maxBytesPerBatch": "2147483647"}
 _OF_START = {each.key: each.value for each in SETTINGS if each.at_start}
+CONFIGURED = {each.key: each.value for each in (*SETTINGS, CHECKPOINTS)}
+"""All that `raftlog.spark.configure(..., checkpoints="file")` sets."""
 _VARIANTS = {
     "defaults": {},
     "sockets": {key: value for key, value in _OF_START.items() if "socket" in key},
     "daemon": {key: value for key, value in _OF_START.items() if "daemon" in key},
     "file_manager": {CHECKPOINTS.key: CHECKPOINTS.value},
-    "configured": {each.key: each.value for each in (*SETTINGS, CHECKPOINTS)},
+    "configured": CONFIGURED,
 }
 """Settings of `raftlog.spark.configure`, one by one and together."""
 
 
 def log_to_spark(folder: Path) -> Iterator[Figure]:
     """A stream from the log to nowhere, over a topic that is there already."""
-    with _cluster(folder / "log-to-spark") as cluster:
+    with ProcessCluster.start(folder / "log-to-spark") as cluster:
         with cluster.client() as client:
             client.create_topic("rows", SCHEMA_DDL)
             with client.producer("rows") as producer:
@@ -66,18 +68,13 @@ def log_to_spark(folder: Path) -> Iterator[Figure]:
 
 def spark_to_log(folder: Path) -> Iterator[Figure]:
     """A stream from Parquet files to the log, at Spark's defaults and with the one setting."""
-    files = folder / "parquet"
-    files.mkdir()
-    per_file = _WRITE_ROWS // _FILES
-    for number in range(_FILES):
-        with pq.ParquetWriter(files / f"{number}.parquet", rows(0, 1).schema) as writer:
-            writer.write_batch(rows(number * per_file, per_file))
-    with _cluster(folder / "spark-to-log") as cluster, cluster.client() as client:
+    files = parquet_files(folder / "parquet", _WRITE_ROWS, _FILES)
+    with ProcessCluster.start(folder / "spark-to-log") as cluster, cluster.client() as client:
         for name, settings in (("default", {}), ("raised", _RAISED)):
-            to_log = query("parquet", {"path": str(files)}, "raftlog", _into_log(cluster, name))
+            to_log = query("parquet", {"path": str(files)}, "raftlog", into_log(cluster, name))
             to_bare = query("parquet", {"path": str(files)}, "bare-sink", {})
             found = run_queries(folder / name, settings, {"bare": to_bare, "log": to_log})
-            _assert_written(client, name)
+            assert_end(client, name, _ROUNDS * _WRITE_ROWS)
             yield _throughput(
                 f"spark_to_log_{name}_rows_per_s",
                 found["log"],
@@ -90,7 +87,7 @@ def spark_to_log(folder: Path) -> Iterator[Figure]:
 def micro_batch(folder: Path) -> Iterator[Figure]:
     """Log to log in small micro-batches, compared with a bare source and sink."""
     count = _MICRO_ROWS * _MICRO_BATCHES
-    with _cluster(folder / "micro-batch") as cluster:
+    with ProcessCluster.start(folder / "micro-batch") as cluster:
         with cluster.client() as client:
             client.create_topic("small", SCHEMA_DDL)
             for start in range(0, count, _MICRO_ROWS):
@@ -104,9 +101,9 @@ def micro_batch(folder: Path) -> Iterator[Figure]:
         }
         queries = [
             query("bare-source", bare, "bare-sink", {}) | {"name": "bare"},
-            query("raftlog", source, "raftlog", _into_log(cluster, "copy")) | {"name": "log"},
+            query("raftlog", source, "raftlog", into_log(cluster, "copy")) | {"name": "log"},
         ]
-        told = _run_driver(folder / "micro", _RAISED, queries)
+        told = run_driver(folder / "micro", _RAISED, queries)
     times_ms = {
         run["name"]: [batch["milliseconds"] for batch in run["batches"]][_MICRO_WARM_BATCHES:]
         for run in told
@@ -126,7 +123,7 @@ def micro_batch_settings(folder: Path) -> Iterator[Figure]:
     """The same from log to log under each of the settings that make it fast, and under all of them,
     in turns: each in a JVM of its own, with and without it one after the other."""
     rounds: dict[str, list[float]] = {name: [] for name in _VARIANTS}
-    with _cluster(folder / "micro-batch-settings") as cluster:
+    with ProcessCluster.start(folder / "micro-batch-settings") as cluster:
         with cluster.client() as client:
             client.create_topic("small", SCHEMA_DDL)
             for start in range(0, _MICRO_ROWS * _MICRO_BATCHES, _MICRO_ROWS):
@@ -134,8 +131,8 @@ def micro_batch_settings(folder: Path) -> Iterator[Figure]:
         source = from_log(cluster, "small") | {"maxOffsetsPerTrigger": str(_MICRO_ROWS)}
         for turn in range(_MICRO_TURNS):
             for name, settings in _VARIANTS.items():
-                to_log = query("raftlog", source, "raftlog", _into_log(cluster, f"{name}-{turn}"))
-                [run] = _run_driver(folder / f"{name}-{turn}", settings, [to_log | {"name": name}])
+                to_log = query("raftlog", source, "raftlog", into_log(cluster, f"{name}-{turn}"))
+                [run] = run_driver(folder / f"{name}-{turn}", settings, [to_log | {"name": name}])
                 times = [batch["milliseconds"] for batch in run["batches"]]
                 rounds[name].append(statistics.median(times[_MICRO_WARM_BATCHES:]))
     for name, found in rounds.items():
@@ -154,8 +151,14 @@ def micro_batch_settings(folder: Path) -> Iterator[Figure]:
 # ---------------------------------------------------------------- parts
 
 
-def _cluster(folder: Path) -> ProcessCluster:
-    return ProcessCluster.start(folder)
+def parquet_files(folder: Path, count: int, files: int) -> Path:
+    """The folder, with so many rows in so many files."""
+    folder.mkdir()
+    per_file = count // files
+    for number in range(files):
+        with pq.ParquetWriter(folder / f"{number}.parquet", rows(0, 1).schema) as writer:
+            writer.write_batch(rows(number * per_file, per_file))
+    return folder
 
 
 def from_log(cluster: ProcessCluster, topic: str) -> dict[str, str]:
@@ -167,17 +170,24 @@ def from_log(cluster: ProcessCluster, topic: str) -> dict[str, str]:
     }
 
 
-def _into_log(cluster: ProcessCluster, topic: str) -> dict[str, str]:
+def into_log(cluster: ProcessCluster, topic: str) -> dict[str, str]:
+    """The options of a sink that writes the topic."""
     return {"raftlog.bootstrap.servers": cluster.servers, "topic": topic}
 
 
 def query(
-    source: str, source_options: Mapping[str, str], sink: str, sink_options: Mapping[str, str]
+    source: str,
+    source_options: Mapping[str, str],
+    sink: str,
+    sink_options: Mapping[str, str],
+    *select: Sequence[str],
 ) -> dict[str, Any]:
-    """A stream from one format to another, as `tests.bench.spark_driver` takes it."""
+    """A stream from one format to another, as `tests.bench.spark_driver` takes it. `select` are
+    projections between them, one after another."""
     return {
         "from": source,
         "source": dict(source_options),
+        "select": select,
         "to": sink,
         "sink": dict(sink_options),
     }
@@ -196,13 +206,13 @@ def run_queries(
     """Rows a second of each query's runs after the first; the queries take turns in one JVM."""
     planned = [query | {"name": name} for _ in range(_ROUNDS) for name, query in queries.items()]
     rates: dict[str, list[float]] = {name: [] for name in queries}
-    for run in _run_driver(folder, settings, planned):
+    for run in run_driver(folder, settings, planned):
         seconds = sum(batch["milliseconds"] for batch in run["batches"]) / 1000
         rates[run["name"]].append(sum(batch["rows"] for batch in run["batches"]) / seconds)
     return {name: found[1:] for name, found in rates.items()}
 
 
-def _run_driver(
+def run_driver(
     folder: Path, settings: Mapping[str, str], queries: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Run the queries in a JVM of their own, each with a checkpoint of its own."""
@@ -224,10 +234,10 @@ def _run_driver(
     return json.loads(done.stdout)
 
 
-def _assert_written(client: LogClient, topic: str) -> None:
-    """Every run is a writer of its own and wrote all rows once."""
+def assert_end(client: LogClient, topic: str, wanted: int) -> None:
+    """Every run is a writer of its own and wrote all its rows once: so many in all."""
     end = client.read_high_water_mark(client.describe_topic(topic)).high_water_mark
-    assert end == _ROUNDS * _WRITE_ROWS, f"{topic} ends at {end}"
+    assert end == wanted, f"{topic} ends at {end} instead of {wanted}"
 
 
 def _throughput(

@@ -2,8 +2,9 @@
 
     python -m tests.bench.spark_driver '{"settings": {}, "queries": [...]}'
 
-Each query is a stream from one format to another, or a batch read (`read`: what
-`raftlog.spark.read` takes) of so many `rows` to nowhere. Standard output is one JSON list: for each
+Each query is a stream from one format to another, with the projections of `select` between them
+(each a list of SQL expressions), or a batch read (`read`: what `raftlog.spark.read` takes) of so
+many `rows` to nowhere. Standard output is one JSON list: for each
 query rows and milliseconds of every micro-batch that had rows, by Spark's own progress reports.
 """
 
@@ -54,9 +55,11 @@ def _run(spark: SparkSession, query: dict[str, Any]) -> dict[str, Any]:
     source = spark.readStream.format(query["from"]).options(**query["source"])
     if query["from"] == "parquet":
         source = source.schema(SCHEMA_DDL)
+    frame = source.load()
+    for expressions in query["select"]:
+        frame = frame.selectExpr(*expressions)
     sink = (
-        source.load()
-        .writeStream.format(query["to"])
+        frame.writeStream.format(query["to"])
         .options(**query["sink"])
         .option("checkpointLocation", query["checkpoint"])
     )

@@ -7,8 +7,6 @@ skipped.
 from __future__ import annotations
 
 import os
-import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,10 +21,9 @@ from pyspark.version import __version__
 import raftlog
 from raftlog.chaos.cluster import ProcessCluster
 from raftlog.spark_jobs import kafka_import
-from tests.spark.conftest import DEADLINE_S, wait_until
+from tests.kafka_brokers import Jars, NoKafka, brokers, find_jars
+from tests.spark.conftest import DEADLINE_S
 
-ROOT = Path(__file__).resolve().parents[2]
-JARS = ROOT / "build" / "kafka"
 JSON = "id bigint, city string"
 
 RECORDS = "key binary, value binary, headers array<struct<key: string, value: binary>>, " + (
@@ -76,61 +73,19 @@ def test_a_schema_that_cannot_be_is_refused(spark: SparkSession, schema: str, sa
         kafka_import.json_fields(schema)
 
 
-def need_jars() -> str:
-    """The jars of Spark's Kafka source, as `spark.jars` takes them."""
-    source = sorted((JARS / "spark").glob("*.jar"))
-    if not source or not list((JARS / "broker").glob("*.jar")):
-        pytest.skip("there is no build/kafka: scripts/kafka.sh fetches it")
-    version = re.search(r"spark-sql-kafka\S*_2\.13-([\d.]+)\.jar", " ".join(map(str, source)))
-    assert version is not None
-    if version[1].split(".")[:2] != __version__.split(".")[:2]:
-        pytest.skip(f"build/kafka has the source of Spark {version[1]}, and this is {__version__}")
-    return ",".join(map(str, source))
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def need_jars() -> Jars:
+    try:
+        return find_jars(__version__)
+    except NoKafka as missing:
+        pytest.skip(str(missing))
 
 
 @pytest.fixture
 def kafka(tmp_path: Path) -> Iterator[str]:
-    """The address of a broker with KRaft."""
+    """The address of a broker."""
     need_jars()
-    broker, controller = free_port(), free_port()
-    settings = tmp_path / "server.properties"
-    settings.write_text(
-        f"""process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller}
-controller.listener.names=CONTROLLER
-listeners=PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
-log.dirs={tmp_path}/logs
-num.partitions=2
-offsets.topic.replication.factor=1
-"""
-    )
-    java = ["java", "-Xmx512m", "-cp", f"{JARS}/broker/*"]
-    format_disk = [*java, "kafka.tools.StorageTool", "format", "-t", "4L6g3nShT-eMCtK--X86sw"]
-    subprocess.run(
-        [*format_disk, "-c", str(settings)], check=True, capture_output=True, timeout=DEADLINE_S
-    )
-    with (tmp_path / "broker.log").open("wb") as said:
-        process = subprocess.Popen([*java, "kafka.Kafka", str(settings)], stdout=said, stderr=said)
-
-    def listens() -> bool:
-        assert process.poll() is None, (tmp_path / "broker.log").read_text()
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", broker)) == 0
-
-    try:
-        wait_until(listens, "the broker listens")
-        yield f"127.0.0.1:{broker}"
-    finally:
-        process.kill()
-        process.wait(DEADLINE_S)
+    with brokers(tmp_path / "kafka", count=1, heap_mb=512) as servers:
+        yield servers
 
 
 IMPORT = """
@@ -170,8 +125,9 @@ spark.stop()
 def test_records_of_kafka_are_imported_once_also_if_a_batch_is_repeated(
     kafka: str, cluster: ProcessCluster, client: raftlog.LogClient, tmp_path: Path
 ) -> None:
+    jars, work = need_jars().spark, str(tmp_path / "work")
     ended = subprocess.run(
-        [sys.executable, "-c", IMPORT, kafka, need_jars(), str(tmp_path / "work"), cluster.servers],
+        [sys.executable, "-c", IMPORT, kafka, jars, work, cluster.servers],
         env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
         cwd=tmp_path,
         capture_output=True,
