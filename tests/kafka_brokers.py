@@ -43,6 +43,8 @@ class Jars:
     """The version of Spark's connector."""
     spark: str
     """The paths of the connector and what it depends on, as `spark.jars` takes them."""
+    class_path: str
+    """The broker and what it depends on."""
 
 
 def find_jars(spark: str, folder: Path = FOLDER) -> Jars:
@@ -53,6 +55,7 @@ def find_jars(spark: str, folder: Path = FOLDER) -> Jars:
         broker=broker,
         connector=connector_version((path.name for path in connector), spark),
         spark=",".join(map(str, connector)),
+        class_path=f"{folder}/broker/*",
     )
 
 
@@ -83,13 +86,15 @@ def connector_version(names: Iterable[str], spark: str) -> str:
 
 
 @contextmanager
-def brokers(folder: Path, count: int, heap_mb: int) -> Iterator[str]:
+def brokers(jars: Jars, folder: Path, count: int, heap_mb: int) -> Iterator[str]:
     """So many brokers, each a controller as well (KRaft); gives the addresses to bootstrap from.
 
     All of them take requests when this yields, and none runs when it is left. A topic that is
     written without having been created gets two partitions, on up to three brokers, and
     `acks=all` waits for a majority of these.
     """
+    java = [_java(), f"-Xmx{heap_mb}m", "-cp", jars.class_path]
+    format_disk = [*java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c"]
     first = free_ports(2 * count)
     addresses = [f"127.0.0.1:{first + number}" for number in range(count)]
     controllers = [f"127.0.0.1:{first + count + number}" for number in range(count)]
@@ -100,8 +105,11 @@ def brokers(folder: Path, count: int, heap_mb: int) -> Iterator[str]:
             home.mkdir(parents=True)
             settings = home / "server.properties"
             settings.write_text(_settings(number, addresses, controllers, home / "logs"))
-            _java(heap_mb, "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", settings)
-            started.append(_start(running, heap_mb, settings, home / "broker.log"))
+            subprocess.run(
+                [*format_disk, str(settings)], check=True, capture_output=True, timeout=_START_S
+            )
+            run = [*java, "kafka.Kafka", str(settings)]
+            started.append(_start(running, run, home / "broker.log"))
         for broker, address in zip(started, addresses, strict=True):
             _wait_until_it_listens(broker, address)
         yield ",".join(addresses)
@@ -124,23 +132,16 @@ offsets.topic.replication.factor={replicas}
 """
 
 
-def _command(heap_mb: int, *arguments: str | Path) -> list[str]:
+def _java() -> str:
     home = os.environ.get("JAVA_HOME")
-    java = f"{home}/bin/java" if home else "java"
-    return [java, f"-Xmx{heap_mb}m", "-cp", f"{FOLDER}/broker/*", *map(str, arguments)]
+    return f"{home}/bin/java" if home else "java"
 
 
-def _java(heap_mb: int, *arguments: str | Path) -> None:
-    subprocess.run(_command(heap_mb, *arguments), check=True, capture_output=True, timeout=_START_S)
-
-
-def _start(running: ExitStack, heap_mb: int, settings: Path, said: Path) -> subprocess.Popen[bytes]:
+def _start(running: ExitStack, command: list[str], said: Path) -> subprocess.Popen[bytes]:
     """The process of a broker, which ends with the stack."""
     # A signal between the start and the callback would leave the process behind.
     with signals_deferred(), said.open("wb") as log:
-        broker = subprocess.Popen(
-            _command(heap_mb, "kafka.Kafka", settings), stdout=log, stderr=log
-        )
+        broker = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         running.callback(_end, broker)
     return broker
 

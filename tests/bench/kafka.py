@@ -27,7 +27,7 @@ from tests.bench.spark import (
     query,
     run_driver,
 )
-from tests.kafka_brokers import Jars, NoKafka, brokers, find_jars
+from tests.kafka_brokers import FOLDER, Jars, NoKafka, brokers, find_jars
 
 _ROWS = 2_000_000
 _FILES = 8
@@ -57,10 +57,11 @@ Runs = Sequence[Mapping[str, Any]]
 """What the driver tells of its queries: each run's name, and its micro-batches."""
 
 
-def kafka(folder: Path) -> Iterator[Figure]:
-    """Writes, reads and small micro-batches of the log over Kafka's; nothing without the jars."""
+def kafka(folder: Path, fetched: Path = FOLDER) -> Iterator[Figure]:
+    """Writes, reads and small micro-batches of the log over Kafka's, with the jars that were
+    fetched; without them nothing."""
     try:
-        jars = find_jars(spark_version)
+        jars = find_jars(spark_version, fetched)
     except NoKafka as missing:
         print(f"  left out: {missing}", file=sys.stderr)
         return
@@ -69,7 +70,7 @@ def kafka(folder: Path) -> Iterator[Figure]:
     with (
         ProcessCluster.start(folder / "log") as cluster,
         cluster.client() as client,
-        brokers(folder / "kafka", _BROKERS, _HEAP_MB) as servers,
+        brokers(jars, folder / "kafka", _BROKERS, _HEAP_MB) as servers,
     ):
         client.create_topic("small", SCHEMA_DDL)
         for start in range(0, _MICRO_ROWS * _MICRO_BATCHES, _MICRO_ROWS):

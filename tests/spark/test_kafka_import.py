@@ -83,8 +83,7 @@ def need_jars() -> Jars:
 @pytest.fixture
 def kafka(tmp_path: Path) -> Iterator[str]:
     """The address of a broker."""
-    need_jars()
-    with brokers(tmp_path / "kafka", count=1, heap_mb=512) as servers:
+    with brokers(need_jars(), tmp_path / "kafka", count=1, heap_mb=512) as servers:
         yield servers
 
 
