@@ -31,11 +31,16 @@ from tests.kafka_brokers import FOLDER, Jars, NoKafka, brokers, find_jars
 
 _ROWS = 2_000_000
 _FILES = 8
-_ROUNDS = 4
-"""Turns of each measurement; the first does not count."""
+_TURNS = 4
+_WARM_TURNS = 1
+"""So many turns of writes and reads do not count."""
 _MICRO_ROWS = 100
-_MICRO_BATCHES = 100
+_MICRO_BATCHES = 80
+_MICRO_TURNS = 6
+_MICRO_WARM_TURNS = 3
+"""Micro-batches become faster for hundreds of them, until the JVM has compiled what plans them."""
 _MICRO_WARM_BATCHES = 20
+"""At the start of each turn."""
 _BROKERS = 3
 _HEAP_MB = 400
 
@@ -82,13 +87,13 @@ def kafka(folder: Path, fetched: Path = FOLDER) -> Iterator[Figure]:
         ]
         runs = run_driver(folder / "spark", CONFIGURED | {"spark.jars": jars.spark}, planned)
         assert_end(client, "rows", _ROWS)
-        assert_end(client, "written", (_ROUNDS - 1) * _ROWS)
-        assert_end(client, "copy", _ROUNDS * _MICRO_BATCHES * _MICRO_ROWS)
+        assert_end(client, "written", (_TURNS - 1) * _ROWS)
+        assert_end(client, "copy", _MICRO_TURNS * _MICRO_BATCHES * _MICRO_ROWS)
     yield from figures_of(runs, jars)
 
 
 def figures_of(runs: Runs, jars: Jars) -> Iterator[Figure]:
-    """The figures of all runs; each measurement's first run of either side is a warm-up."""
+    """The figures of all runs but those that warm up."""
     beside = (
         f"; Kafka {jars.broker}, {_BROKERS} brokers, acks=all, JSON, Spark's connector "
         f"{jars.connector} under Spark {spark_version}"
@@ -118,23 +123,25 @@ def figures_of(runs: Runs, jars: Jars) -> Iterator[Figure]:
     )
 
 
-def _counted(runs: Runs, name: str) -> list[list[dict[str, int]]]:
-    """The micro-batches of each run of this name after the first."""
-    return [run["batches"] for run in runs if run["name"] == name][1:]
+def _batches(runs: Runs, name: str, warm_turns: int) -> list[list[dict[str, int]]]:
+    """The micro-batches of each run of this name that counts."""
+    return [run["batches"] for run in runs if run["name"] == name][warm_turns:]
 
 
 def _rates(runs: Runs, name: str) -> list[float]:
     """Rows a second of each run."""
     return [
         1000 * sum(batch["rows"] for batch in run) / sum(batch["milliseconds"] for batch in run)
-        for run in _counted(runs, name)
+        for run in _batches(runs, name, _WARM_TURNS)
     ]
 
 
 def _times_ms(runs: Runs, name: str) -> list[int]:
     """The micro-batches of all runs, without those at the start of each."""
     return [
-        batch["milliseconds"] for run in _counted(runs, name) for batch in run[_MICRO_WARM_BATCHES:]
+        batch["milliseconds"]
+        for run in _batches(runs, name, _MICRO_WARM_TURNS)
+        for batch in run[_MICRO_WARM_BATCHES:]
     ]
 
 
@@ -143,7 +150,7 @@ def _times_ms(runs: Runs, name: str) -> list[int]:
 
 def _writes(files: Path, cluster: ProcessCluster, servers: str) -> Iterator[dict[str, Any]]:
     """The first turn fills the topic that is read, the others the topic `written`."""
-    for turn in range(_ROUNDS):
+    for turn in range(_TURNS):
         topic = "written" if turn else "rows"
         source = {"path": str(files)}
         yield _named("log_write", query("parquet", source, "raftlog", into_log(cluster, topic)))
@@ -152,7 +159,7 @@ def _writes(files: Path, cluster: ProcessCluster, servers: str) -> Iterator[dict
 
 
 def _reads(cluster: ProcessCluster, servers: str) -> Iterator[dict[str, Any]]:
-    for _ in range(_ROUNDS):
+    for _ in range(_TURNS):
         yield _named("log_read", query("raftlog", from_log(cluster, "rows"), "noop", {}))
         source = _kafka(servers, subscribe="rows", startingOffsets="earliest")
         yield _named("kafka_read", query("kafka", source, "noop", {}, _FROM_JSON, _COLUMNS))
@@ -170,7 +177,7 @@ def _micro_batches(small: Path, cluster: ProcessCluster, servers: str) -> Iterat
     sink = _kafka(servers, topic="copy") | _SMALL_PRODUCER
     copied = query("kafka", source, "kafka", sink, _FROM_JSON, _COLUMNS, _TO_JSON)
     from_small = from_log(cluster, "small") | limit
-    for _ in range(_ROUNDS):
+    for _ in range(_MICRO_TURNS):
         to_copy = query("raftlog", from_small, "raftlog", into_log(cluster, "copy"))
         yield _named("log_micro", to_copy)
         yield _named("kafka_micro", copied)
