@@ -25,7 +25,7 @@ def test_a_connector_of_this_or_an_earlier_minor_version_fits(spark: str) -> Non
     [
         ((), "no Kafka connector"),
         (("4.4.0",), "the connector 4.4.0 for Spark 4.3.0"),
-        (("3.5.7",), "the connector 3.5.7 for Spark 4.3.0"),
+        (("3.2.4",), "the connector 3.2.4 for Spark 4.3.0"),
         (("4.2.0", "4.3.0"), "the connectors 4.2.0 and 4.3.0"),
     ],
 )

@@ -1,6 +1,6 @@
 """Every figure of docs/BENCHMARKS.md: a table against the targets, and JSON.
 
-    make bench                                   # all, about seven minutes
+    make bench                                   # all, about seven minutes, 11 with Kafka
     make bench ARGS="--only failover"            # one piece; may be repeated
     make bench ARGS="--long"                     # also 10 GiB reopened, 4 GiB caught up
 
