@@ -35,6 +35,10 @@ from raftlog.predicates.predicate import And, IsNull, Not, Predicate, Unknown, V
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
 
+_YEAR_MIN = 1583
+"""Dates and times before it are not taken from Spark, which brings literals to Python through the
+calendar that Europe had before October 1582, and changes those of the days that it left out."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -105,13 +109,15 @@ def literal(value: Any, kind: DataType) -> Value | None:
 
 
 def _days(value: Any) -> int | None:
-    if isinstance(value, datetime) or not isinstance(value, date):
+    if isinstance(value, datetime) or not isinstance(value, date) or value.year < _YEAR_MIN:
         return None
     return value.toordinal() - _EPOCH.toordinal()
 
 
 def _microseconds(value: Any, *, zoned: bool) -> int | None:
     if not isinstance(value, datetime) or (value.tzinfo is not None) != zoned:
+        return None
+    if value.year < _YEAR_MIN:
         return None
     return ((value if zoned else value.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
 

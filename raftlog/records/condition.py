@@ -61,6 +61,9 @@ _MIRRORED: dict[type[_Node], type[_Node]] = {
 }
 """What a comparison becomes when its sides change places."""
 
+_ARGUMENTS = frozenset(["this", "expression", "expressions", "low", "high"])
+"""The parts of nodes that are looked at: what another part says must not be left out."""
+
 _PATTERN = re.compile(r"([^%_]*)%")
 """A pattern of LIKE that only says how the text begins."""
 
@@ -156,6 +159,10 @@ def _parts(predicate: Predicate, connective: type[And] | type[Or]) -> tuple[Pred
     return predicate.parts if isinstance(predicate, connective) else (predicate,)
 
 
+def _negated(test: _Test) -> _Test:
+    return _Test(~test.expression, Not(part=test.predicate))
+
+
 class _Column(NamedTuple):
     name: str
     type: pa.DataType
@@ -183,6 +190,12 @@ class _Reading:
 
     def condition(self, node: _Node) -> _Test:
         """What is true or false of a record."""
+        if node.args.get("negate"):  # NOT LIKE has no node of its own
+            plain = node.copy()
+            plain.set("negate", None)
+            return _negated(self.condition(plain))
+        if any(value for name, value in node.args.items() if name not in _ARGUMENTS):
+            raise _refused(f"has {node.sql(dialect='spark')!r}, which is none of its parts")
         match node:
             case exp.Paren():
                 return self.condition(node.this)
@@ -195,8 +208,7 @@ class _Reading:
                 either = [*_parts(one.predicate, Or), *_parts(other.predicate, Or)]
                 return _Test(one.expression | other.expression, Or(parts=tuple(either)))
             case exp.Not():
-                part = self.condition(node.this)
-                return _Test(~part.expression, Not(part=part.predicate))
+                return _negated(self.condition(node.this))
             case exp.Is() if isinstance(node.expression, exp.Null):
                 column = self._column(node.this)
                 test = IsNull(column=column.name) if column.is_whole else Unknown()

@@ -106,6 +106,16 @@ def test_the_reader_says_what_was_skipped(lab, caplog):
     assert f"Filters skip 15 of 20 records of {lab.topic}" in caplog.text
 
 
+def test_a_date_that_reaches_python_as_another_day_leaves_nothing_out(lab):
+    """Of literals in the days that the Gregorian calendar left out, Spark makes others."""
+    lab.create("day date")
+    for day in ("1582-10-04", "1582-10-10", "1582-10-15", "1970-01-01"):
+        lab.write(lab.spark.sql(f"SELECT date'{day}' AS day"))
+    tests = ("day = '1582-10-10'", "day > '1582-10-09'", "day = '1970-01-01'")
+    with pushdown(lab):
+        assert [lab.read().where(test).count() for test in tests] == [1, 3, 1]
+
+
 TESTS = [
     "yes",
     "NOT yes",
@@ -128,6 +138,7 @@ TESTS = [
     "dec IS NULL",
     "text < '2'",
     "text LIKE '1%'",
+    "text NOT LIKE '1%'",
     "text LIKE '%1'",
     "raw >= X'33'",
     "day < '2024-03-10'",
