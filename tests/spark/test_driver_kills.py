@@ -186,9 +186,12 @@ class Rounds:
         return sum(note.endswith("RunFenced") for note in notes) > self.struck[REFUSED]
 
     def _wait_progress(self, query: str) -> None:
-        """Wait for a batch of this run in the query's topic, and in that of the orphan's."""
+        """Wait for a batch of this run in the query's topic, and in that of the orphan's; in both
+        if no kill has moments of the pipeline's sink, which may else never get to its end."""
         runs = self._runs
         queries = {query} | ({self._orphan.query} if self._orphan else set())
+        if runs.evolving:
+            queries = set(QUERIES)
         before = {each: runs.end_of(each) for each in queries}
         for each, end in before.items():
             runs.wait_for(lambda each=each, end=end: runs.end_of(each) > end, f"a batch of {each}")
