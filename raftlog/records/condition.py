@@ -62,7 +62,7 @@ _MIRRORED: dict[type[_Node], type[_Node]] = {
 """What a comparison becomes when its sides change places."""
 
 _ARGUMENTS = frozenset(["this", "expression", "expressions", "low", "high"])
-"""The parts of nodes that are looked at: what another part says must not be left out."""
+"""The parts of conditions that are looked at: what another part says must not be left out."""
 
 _PATTERN = re.compile(r"([^%_]*)%")
 """A pattern of LIKE that only says how the text begins."""
@@ -194,7 +194,8 @@ class _Reading:
             plain = node.copy()
             plain.set("negate", None)
             return _negated(self.condition(plain))
-        if any(value for name, value in node.args.items() if name not in _ARGUMENTS):
+        others = [value for name, value in node.args.items() if name not in _ARGUMENTS]
+        if any(others) and not isinstance(node, exp.Column):  # whose path is all looked at
             raise _refused(f"has {node.sql(dialect='spark')!r}, which is none of its parts")
         match node:
             case exp.Paren():

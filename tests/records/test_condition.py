@@ -32,7 +32,7 @@ SCHEMA = pa.schema(
         ("at", pa.timestamp("us", tz="UTC")),
         ("day", pa.date32()),
         ("late", pa.bool_()),
-        ("gate", pa.struct([("area", pa.string()), ("number", pa.int32())])),
+        ("gate", pa.struct([("area", pa.string()), ("number", pa.int32()), ("open", pa.bool_())])),
         ("odd name", pa.int8()),
         ("big", pa.int64()),
         ("tags", pa.list_(pa.string())),
@@ -57,7 +57,7 @@ ROWS = [
         "day": AT.date(),
         "late": False,
     },
-    {"id": 2, "big": 2**53 + 1, "gate": {"area": "A", "number": 7}, "odd name": 5},
+    {"id": 2, "big": 2**53 + 1, "gate": {"area": "A", "number": 7, "open": True}, "odd name": 5},
 ]
 
 
@@ -106,6 +106,7 @@ def wanted(condition: str) -> list[int]:
         ("not late", [1]),
         ("late = false", [1]),
         ("gate.area = 'A' and gate.number > 6", [2]),
+        ("gate.open", [2]),
         ("`odd name` = 5", [2]),
         ("id = 0 or (id = 1 and not carrier = 'AA')", [0, 1]),
     ],
@@ -129,7 +130,7 @@ def test_a_condition_wants_these_records(condition: str, ids: list[int]) -> None
         ("carrier = 1", "compares carrier (STRING) with '1', which is none"),
         ("day = '2026-13-01'", "compares day (DATE) with '2026-13-01', which is none"),
         ("at = 'yesterday'", "compares at (TIMESTAMP) with 'yesterday', which is none"),
-        ("gate = 'A'", "compares gate (STRUCT<area: STRING, number: INT>) with 'A'"),
+        ("gate = 'A'", "compares gate (STRUCT<area: STRING, number: INT, open: BOOLEAN>) with 'A'"),
         ("tags = 'A'", "compares tags (ARRAY<STRING>) with 'A'"),
         ("id = null", "compares id with NULL"),
         ("id = delay", "compares id with 'delay', no value"),
