@@ -5,9 +5,10 @@
 # Maven has it later than PyPI has PySpark; until then it is the newest earlier x.y.0 that Maven has.
 # SPARK_KAFKA names another version, KAFKA one of the broker.
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+source scripts/maven.sh
 KAFKA=${KAFKA:-4.1.1}
 
-command -v mvn >/dev/null || stop "mvn is not on PATH (Debian, Ubuntu: apt-get install maven)."
+need_maven
 need_venv
 need_java
 
@@ -19,36 +20,13 @@ connectors() { # the versions to try: PySpark's own, then the earlier minor vers
     while [ $((minor -= 1)) -ge 0 ]; do printf '%s\n' "$major.$minor.0"; done
 }
 
-fetch() { # folder group artifact version...: the first that Maven has, and what it depends on
-    local folder=$1 group=$2 artifact=$3 version work said
-    shift 3
-    work=$(mktemp -d)
-    for version; do
-        cat >"$work/pom.xml" <<POM
-<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>raftlog</groupId><artifactId>$folder</artifactId><version>1</version>
-  <dependencies><dependency>
-    <groupId>$group</groupId><artifactId>$artifact</artifactId><version>$version</version>
-  </dependency></dependencies>
-</project>
-POM
-        if said=$(mvn --batch-mode --quiet --file "$work/pom.xml" dependency:copy-dependencies \
-            -DincludeScope=runtime -DoutputDirectory="$PWD/build/kafka/$folder" 2>&1); then
-            rm -r "$work"
-            say "build/kafka/$folder: $artifact $version, $(ls "build/kafka/$folder" | wc -l) jars"
-            return
-        fi
-        say "Maven did not fetch $artifact $version"
-    done
-    rm -r "$work"
-    say "$said"
-    stop "no version of $artifact was fetched."
+fetch() { # or stop, with what Maven said
+    fetch_jars "$@" || { say "$maven_said"; stop "no version of $3 was fetched."; }
 }
 
 rm -rf build/kafka
-fetch broker org.apache.kafka kafka_2.13 "$KAFKA"
-fetch spark org.apache.spark spark-sql-kafka-0-10_2.13 ${SPARK_KAFKA:-$(connectors)}
+fetch build/kafka/broker org.apache.kafka kafka_2.13 "$KAFKA"
+fetch build/kafka/spark org.apache.spark spark-sql-kafka-0-10_2.13 "${SPARK_KAFKA:-$(connectors)}"
 # Those that Spark has itself, in whatever version, would be on its class path twice.
 spark=$($VENV/bin/python -c 'import pyspark; print(pyspark.__path__[0])')/jars
 for jar in build/kafka/spark/*.jar; do

@@ -1,13 +1,12 @@
-"""The log into files: a topic's records as Parquet, or as a Delta or Iceberg table.
+"""The log into files: a topic's records as Parquet, or as a Delta table.
 
     spark-submit spark_jobs/archive.py --topic flights --to /data/archive/flights
 
 Each record is archived exactly once. In Parquet that holds for every reader and not only for Spark:
 a micro-batch writes folders of its own (`log_day=2026-11-25/log_batch=17`), and one that is
 repeated after a crash replaces them. With `--format delta` the records are in a Delta table in the
-folder --to, with `--format iceberg` in the table of that name, such as `lake.db.flights`, whose
-catalog the session must know. Both are partitioned by `log_day`, and their own sinks recognise a
-batch that is repeated. Spark has neither format by itself: without it the job says what is missing.
+folder --to, partitioned by `log_day`, and Delta's own sink recognises a batch that is repeated.
+Spark has no Delta by itself: without it the job says what is missing.
 
 Archives what there is and ends; with --follow it goes on until Ctrl-C or SIGTERM. If it runs again
 with the same --work, it continues where it was. Without its checkpoint it would number its batches
@@ -36,17 +35,15 @@ from raftlog.spark_jobs.session import (
     stop_on_signals,
 )
 
-PARQUET, DELTA, ICEBERG = "parquet", "delta", "iceberg"
+PARQUET, DELTA = "parquet", "delta"
 """The values of --format."""
 
-PACKAGES = {
-    DELTA: "io.delta:delta-spark_{minor}_2.13:VERSION, with the settings spark.sql.extensions="
+DELTA_PACKAGE = (
+    "io.delta:delta-spark_{minor}_2.13:VERSION, with the settings spark.sql.extensions="
     "io.delta.sql.DeltaSparkSessionExtension and spark.sql.catalog.spark_catalog="
-    "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    ICEBERG: "org.apache.iceberg:iceberg-spark-runtime-{minor}_2.13:VERSION, with the settings of "
-    "a catalog, such as spark.sql.catalog.lake=org.apache.iceberg.spark.SparkCatalog",
-}
-"""What a format needs of spark-submit."""
+    "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+)
+"""What Delta needs of spark-submit."""
 
 NOTHING_THERE = (
     "PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA", "TABLE_OR_VIEW_NOT_FOUND", "DELTA_TABLE_NOT_FOUND",
@@ -76,8 +73,8 @@ def start(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
     archived = has_records(spark, options.format, options.to)
     if archived and not (checkpoint / "metadata").exists():
         sys.exit(
-            f"error: {options.to} has files, and {checkpoint} is no checkpoint that wrote them: "
-            "they would stay beside their own records. Give the --work of the run that wrote them, "
+            f"error: {options.to} has records, and {checkpoint} is no checkpoint that wrote them: "
+            "they would be archived a second time. Give the --work of the run that wrote them, "
             "or another --to."
         )
     records = (
@@ -93,13 +90,9 @@ def start(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
     writer = records.writeStream.queryName("archive").option("checkpointLocation", str(checkpoint))
     if not options.follow:
         writer = writer.trigger(availableNow=True)
-    match options.format:
-        case "parquet":
-            return writer.foreachBatch(partial(into_folders, options.to)).start()
-        case "delta":
-            return writer.format(DELTA).partitionBy(DAY).start(options.to)
-        case _:
-            return writer.format(ICEBERG).partitionBy(DAY).toTable(options.to)
+    if options.format == PARQUET:
+        return writer.foreachBatch(partial(into_folders, options.to)).start()
+    return writer.format(options.format).partitionBy(DAY).start(options.to)
 
 
 def into_folders(folder: str, batch: DataFrame, batch_id: int) -> None:
@@ -127,7 +120,7 @@ def has_records(spark: SparkSession, format_: str, place: str) -> bool:
             minor = ".".join(spark.version.split(".")[:2])
             sys.exit(
                 f"error: this Spark ({spark.version}) has no {format_}. Start the job with "
-                f"--packages {PACKAGES[format_].format(minor=minor)}. There must be a build for "
+                f"--packages {DELTA_PACKAGE.format(minor=minor)}. There must be a build for "
                 f"Spark {minor}; else use a Spark that has one, or --format parquet."
             )
         raise
@@ -137,12 +130,8 @@ def parser() -> argparse.ArgumentParser:
     """The job's flags."""
     made = job_parser(__doc__.splitlines()[0], "archive")
     made.add_argument("--topic", default="flights", help="topic to archive")
-    made.add_argument(
-        "--to", default="demo-data/archive/flights", help="folder of the files; Iceberg: a table"
-    )
-    made.add_argument(
-        "--format", choices=(PARQUET, DELTA, ICEBERG), default=PARQUET, help="what is written"
-    )
+    made.add_argument("--to", default="demo-data/archive/flights", help="folder of the files")
+    made.add_argument("--format", choices=(PARQUET, DELTA), default=PARQUET, help="what is written")
     made.add_argument("--max-offsets", type=int, default=1_000_000, help="records per micro-batch")
     made.add_argument("--follow", action="store_true", help="go on until it is stopped")
     return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -26,6 +27,8 @@ from raftlog.wire.calls import NodeView
 from tests.cluster.waiting import leader_of
 from tests.spark.calls import CountedSource
 from tests.spark.faults import Faults, FaultySource
+
+Ended = subprocess.CompletedProcess[str]
 
 DEADLINE_S = 180.0
 """Far more than anything takes by itself: on a busy machine a JVM may need a minute to start."""
@@ -54,6 +57,23 @@ def wait_until(holds: Callable[[], bool], what: str, *queries: StreamingQuery) -
             doing = [(query.status, query.lastProgress) for query in queries]
             raise AssertionError(f"{what}: not within {DEADLINE_S:g} s: {doing}")
         pause.wait(LOOK_INTERVAL_S)
+
+
+def run_program(*words: str, cwd: Path, timeout_s: float = DEADLINE_S, **variables: str) -> Ended:
+    """Run a Python program with these arguments in a process of its own, and see it end well. Its
+    Spark runs tasks on this Python and listens on loopback; `variables` are set besides."""
+    own = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    ended = subprocess.run(
+        [sys.executable, *words],
+        env=os.environ | own | variables,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout[-5_000:] + ended.stderr[-20_000:]
+    return ended
 
 
 @pytest.fixture(scope="session")
