@@ -5,7 +5,6 @@ that Spark can log, and prints the plans and what the refusals say. The settings
 application: what is set in a session, Spark itself writes into its event log under any name.
 """
 
-import os
 import sys
 from collections.abc import Callable
 
@@ -13,7 +12,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 servers, topic, folder, secret = sys.argv[1:]
-os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
 spark = (
     SparkSession.builder.master("local[1]")
     .config("spark.ui.enabled", "false")

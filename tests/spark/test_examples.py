@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -20,7 +17,7 @@ from pyspark.sql.streaming import DataStreamWriter
 
 import raftlog
 from raftlog.chaos.cluster import ProcessCluster
-from tests.spark.conftest import DEADLINE_S, finish, need_streams, wait_until
+from tests.spark.conftest import finish, need_streams, run_program, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "docs" / "examples" / "spark"
@@ -197,16 +194,8 @@ def connect(spark: SparkSession) -> str:
 
 def run_client(*words: str, servers: str, remote: str) -> None:
     """A process without a JVM."""
-    ended = subprocess.run(
-        [sys.executable, *words],
-        env=os.environ | {"SPARK_REMOTE": remote, "RAFTLOG_CLIENT__BOOTSTRAP_SERVERS": servers},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    own = {"SPARK_REMOTE": remote, "RAFTLOG_CLIENT__BOOTSTRAP_SERVERS": servers}
+    run_program(*words, cwd=ROOT, **own)
 
 
 def test_a_connect_client_reads_and_writes(stage: Stage, connect: str) -> None:
@@ -279,23 +268,8 @@ spark.stop()
 
 def test_two_workers_write_what_each_has_read_as_one(stage: Stage) -> None:
     stage.clicks(*range(20))
-    ended = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            CLUSTER,
-            str(EXAMPLES / "two_workers.py"),
-            stage.servers,
-            stage.work,
-        ],
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
+    example = str(EXAMPLES / "two_workers.py")
+    run_program("-c", CLUSTER, example, stage.servers, stage.work, cwd=ROOT)
     rows = stage.rows("clicks-by-executor")
     assert sorted(row["ad"] for row in rows) == list(range(20))
     assert {row["executor"] for row in rows} == {"0", "1"}

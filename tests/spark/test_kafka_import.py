@@ -6,9 +6,6 @@ skipped.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +19,7 @@ import raftlog
 from raftlog.chaos.cluster import ProcessCluster
 from raftlog.spark_jobs import kafka_import
 from tests.kafka_brokers import Jars, NoKafka, brokers, find_jars
-from tests.spark.conftest import DEADLINE_S
+from tests.spark.conftest import run_program
 
 JSON = "id bigint, city string"
 
@@ -125,16 +122,7 @@ def test_records_of_kafka_are_imported_once_also_if_a_batch_is_repeated(
     kafka: str, cluster: ProcessCluster, client: raftlog.LogClient, tmp_path: Path
 ) -> None:
     jars, work = need_jars().spark, str(tmp_path / "work")
-    ended = subprocess.run(
-        [sys.executable, "-c", IMPORT, kafka, jars, work, cluster.servers],
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
+    run_program("-c", IMPORT, kafka, jars, work, cluster.servers, cwd=tmp_path)
     rows = [row for batch in client.read("imported") for row in batch.to_pylist()]
     good = [(row["key"], row["id"], row["city"]) for row in rows if row["bad_value"] is None]
     assert sorted(good) == [(f"k{each}".encode(), each, f"c{each}") for each in range(1, 6)]

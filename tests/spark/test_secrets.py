@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-from tests.spark.conftest import DEADLINE_S, need_streams
+from tests.spark.conftest import DEADLINE_S, need_streams, run_program
 
 SECRET = "planted-7c1e"
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,15 +15,8 @@ def test_no_planted_secret_shows_in_logs_plans_event_log_or_checkpoint(cluster, 
     client.create_topic("secrets", "id bigint")
     (tmp_path / "events").mkdir()
     words = [cluster.servers, "secrets", str(tmp_path), SECRET]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.spark.secrets_run", *words],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        timeout=2 * DEADLINE_S,
-    )
-    assert done.returncode == 0, done.stderr[-5_000:]
+    module = ("-m", "tests.spark.secrets_run")
+    done = run_program(*module, *words, cwd=ROOT, timeout_s=2 * DEADLINE_S)
     assert "COPIED 10 10" in done.stdout
     assert "== Optimized Logical Plan ==" in done.stdout
     assert done.stdout.count("REFUSED") == 12

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import raftlog
 from raftlog.chaos.cluster import ProcessCluster
-from tests.spark.conftest import DEADLINE_S
+from tests.spark.conftest import run_program
 
 IMPORTS = """
 import json
@@ -71,21 +68,7 @@ def users_folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def run(program: str, *arguments: str, folder: Path) -> list[str]:
     """The last line that a Python with the user's folder on its path prints."""
-    ended = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        env=os.environ
-        | {
-            "PYTHONPATH": str(folder),
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_LOCAL_IP": "127.0.0.1",
-        },
-        cwd=folder.parent,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
+    ended = run_program("-c", program, *arguments, cwd=folder.parent, PYTHONPATH=str(folder))
     printed: list[str] = json.loads(ended.stdout.splitlines()[-1])
     return printed
 

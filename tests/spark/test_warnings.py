@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 from raftlog.chaos.cluster import ProcessCluster
-from tests.spark.conftest import DEADLINE_S
+from tests.spark.conftest import DEADLINE_S, run_program
 
 LINE = r"^\d\d/\d\d/\d\d \d\d:\d\d:\d\d WARNING raftlog\.spark: "
 
@@ -65,15 +62,8 @@ spark.stop()
 def test_warnings_of_writes_and_of_the_source_reach_the_drivers_log_with_level_and_logger(
     cluster: ProcessCluster, tmp_path: Path
 ) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", JOB, cluster.servers, str(tmp_path)],
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
-        capture_output=True,
-        text=True,
-        timeout=2 * DEADLINE_S,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
+    work = str(tmp_path)
+    ended = run_program("-c", JOB, cluster.servers, work, cwd=tmp_path, timeout_s=2 * DEADLINE_S)
     # Once for the batch writes, once for the stream's run, and not once it is set.
     told = re.findall(
         LINE + r"SLOW WRITES to topic '([\w-]+)': .* is at Spark's default", ended.stderr, re.M
