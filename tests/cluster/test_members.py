@@ -187,6 +187,8 @@ def test_groups_are_spread_over_new_nodes(tmp_path: Path) -> None:
     with grown(tmp_path, 1) as (_, client, _four):
         for number in range(4):
             client.create_topic(f"t{number}", "id bigint", replicas=2)
+        # Topics pass over a node that the leader has not heard yet, as it has just come.
+        list(client.members.carry_out(client.members.plan_rebalance(), timeout_s=PATIENCE_S))
         held = [voters for topic, voters in places(client).items() if topic]
         assert sorted(sum(node in voters for voters in held) for node in (1, 2, 3, 4)) == [2] * 4
         more = client.members.plan_replicas(client.describe_topic("t0").group, 4)
