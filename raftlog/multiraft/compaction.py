@@ -487,12 +487,10 @@ def _next_point(local: LocalReplica, *, past_damage: bool) -> PointReached:
     """The next point to compact. Those are left out of which all records are trimmed at a later
     point: nothing of what they would write stays there, for which a full disk may have no room.
 
-    `past_damage`: the last one instead, if something was trimmed since. There what is damaged may
-    not be needed any more.
+    `past_damage`: the last one instead, if something was trimmed after the next. There what is
+    damaged may not be needed any more.
     """
     points = local.replica.points
-    if past_damage and points[-1].log_start > points[0].log_start:
-        return points[-1]
     covering = (
         number
         for number, (before, point) in enumerate(itertools.pairwise(points), 1)
@@ -500,6 +498,10 @@ def _next_point(local: LocalReplica, *, past_damage: bool) -> PointReached:
     )
     for _ in range(max(covering, default=0)):
         points.popleft()
+    # Only then: points that are left out although something of them stays move the borders of row
+    # groups, and the replica's history has to come from another one.
+    if past_damage and points[-1].log_start > points[0].log_start:
+        return points[-1]
     return points[0]
 
 

@@ -427,6 +427,39 @@ def test_a_trim_past_damage_is_enough_though_other_records_of_its_point_stay() -
     assert [each.start for each in local.image.manifest.history] == [damaged.end]
 
 
+def test_past_damage_no_point_is_left_out_of_which_anything_stays() -> None:
+    """Small files are joined at each point, so a history that leaves one out has other borders."""
+    histories = []
+    for is_damaged in (False, True):
+        scene = Scene()
+        local = scene.topics[GroupId(1)]
+        scene.small_file_bytes = 1
+        scene.write_until_point()
+        scene.compact_all()
+        (first,) = local.image.manifest.history
+        if is_damaged:
+            path = f"{scene.store.folder_of(local.group)}/{first.name}"
+            scene.fs.unreadable = frozenset({path})
+        scene.write_until_point()
+        if is_damaged:
+            ((_, done),) = scene.driver.jobs
+            scene.driver.jobs.clear()
+            done(CorruptFile(file=path, position=0, problem="cannot be read"))
+        else:
+            scene.compact_all()
+        scene.trim(local.topic_machine.high_water_mark)
+        for _ in range(3):
+            scene.write_until_point()
+            if not is_damaged:
+                scene.compact_all()
+        scene.tick(RETRY_TICKS)
+        scene.compact_all()
+        image = local.image.manifest
+        histories.append((image.index, [(each.start, each.digest) for each in image.history]))
+    assert len(histories[0][1]) > 1
+    assert histories[0] == histories[1]
+
+
 def test_a_file_that_somebody_removed_meanwhile_is_not_missed_when_its_turn_comes() -> None:
     scene = Scene(segment_bytes=400)
     scene.write_until_point()
