@@ -204,7 +204,7 @@ def draw(random: Random) -> Settings:
         tick_drift=pick((0.0, 0.05, 0.3)),
         turn_us=pick((0, 50, 2_000)),
         work_us=pick((1, 100, 2_000)),
-        timing=_timing(random),
+        timing=(timing := _timing(random)),
         latency_us=pick((100, 1_000, 5_000, 20_000)),
         spike_share=pick((0.0, 0.0, 0.01, 0.05)),
         loss=pick((0.0, 0.0, 0.01, 0.05, 0.15)),
@@ -253,9 +253,16 @@ def draw(random: Random) -> Settings:
         observers=pick((0, 0, 0, 1, 3)),
         chaos_events_max=pick((200, 300, 300, 300, 4_000)),
         replaces_nodes=pick((False, True)),
-        busy_while_healing=pick((False, False, True)),
+        busy_while_healing=pick((False, False, True)) and _outpaces_clients(timing),
     )
     return with_leases(settings) if pick((False, False, True)) else settings
+
+
+def _outpaces_clients(timing: RaftTiming) -> bool:
+    """Does a node that is behind get entries faster than clients write them, as real nodes do? With
+    an entry or two in one request at a time, what it lacks would never become less."""
+    is_small = timing.append_entries_max == 2 or timing.append_bytes_max == 200
+    return timing.inflight_requests_max > 1 or not is_small
 
 
 def with_later_parts(settings: Settings, random: Random) -> Settings:
