@@ -64,13 +64,13 @@ def test_tasks_sent_to_a_lagging_or_hanging_replica_read_the_same_rows(spark, wi
         seen: list[int] = []
         stream = lab.read_stream(startingOffsets="earliest", minPartitions=TASKS)
         query = lab.collect(stream, seen, processingTime="0 seconds")
-        wait_until(lambda: seen == list(range(12)), "the rows that every replica has")
+        wait_until(lambda: seen == list(range(12)), "the rows that every replica has", query)
         leader = lab.leader()
         follower = next(node for node in NODES if node != leader)
 
         wired.cut_off(follower)
         lab.append(*range(12, 24))
-        wait_until(lambda: seen == list(range(24)), "the rows that one replica lacks")
+        wait_until(lambda: seen == list(range(24)), "the rows that one replica lacks", query)
         topic = client.describe_topic(lab.topic)
         with (
             wired.only(follower) as asked,
@@ -82,5 +82,5 @@ def test_tasks_sent_to_a_lagging_or_hanging_replica_read_the_same_rows(spark, wi
         wired.cluster.wait_caught_up(client, lab.topic)
         wired.cluster.pause(follower)
         lab.append(*range(24, 36))
-        wait_until(lambda: seen == list(range(36)), "the rows while one replica hangs")
+        wait_until(lambda: seen == list(range(36)), "the rows while one replica hangs", query)
         query.stop()

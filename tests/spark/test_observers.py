@@ -23,12 +23,12 @@ def test_a_stream_and_a_batch_read_from_an_observer_and_go_on_without_it(
         query = lab.collect(stream, seen, processingTime="0 seconds")
         try:
             lab.append(*range(10))
-            wait_until(lambda: len(seen) == 10, "the first rows")
+            wait_until(lambda: len(seen) == 10, "the first rows", query)
             rows = lab.read(**preferred).collect()
             assert sorted(row.id for row in rows) == list(range(10))
             joined[4].end()
             lab.append(*range(10, 20))
-            wait_until(lambda: len(seen) == 20, "the rows without the observer")
+            wait_until(lambda: len(seen) == 20, "the rows without the observer", query)
         finally:
             query.stop()
         assert seen == list(range(20)) == lab.ids()

@@ -152,10 +152,10 @@ def test_a_lost_reply_is_asked_for_again_and_is_no_replay(lab, tmp_path):
         }
         lab.rows_file("a", 1, 2)
         query = lab.faulty_sink(lab.file_stream(), **options).start()
-        wait_until(lambda: lab.faults.happened(Moment.COMMITTING), "all is staged")
+        wait_until(lambda: lab.faults.happened(Moment.COMMITTING), "all is staged", query)
         links.set(NODE, CLIENT, Wire(cut=True))
         lab.faults.release(Moment.COMMITTING)
-        wait_until(lambda: lab.ids() == [1, 2], "CommitEpoch is applied")
+        wait_until(lambda: lab.ids() == [1, 2], "CommitEpoch is applied", query)
         links.heal()
         finish(query)
         assert [line["what"] for line in lab.faults.events()] == ["staged", "committed"]

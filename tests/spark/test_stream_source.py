@@ -177,10 +177,10 @@ def test_a_running_query_follows_the_topic_and_reports_its_end(lab):
     seen: list[int] = []
     stream = lab.read_stream(startingOffsets="earliest")
     query = lab.collect(stream, seen, processingTime="0 seconds")
-    wait_until(lambda: seen == [1], "the first row")
+    wait_until(lambda: seen == [1], "the first row", query)
     lab.append(2)
-    wait_until(lambda: seen == [1, 2], "the second row")
-    wait_until(lambda: query.lastProgress is not None, "progress")
+    wait_until(lambda: seen == [1, 2], "the second row", query)
+    wait_until(lambda: query.lastProgress is not None, "progress", query)
     [source] = query.lastProgress.sources
     latest = json.loads(source.latestOffset)["topics"][lab.topic]
     assert latest["end"] in (1, 2)
@@ -274,10 +274,10 @@ def test_reading_continues_while_the_leader_is_down(lab):
     query = lab.collect(
         lab.read_stream(startingOffsets="earliest"), seen, processingTime="0 seconds"
     )
-    wait_until(lambda: seen == [1, 2, 3], "the rows before")
+    wait_until(lambda: seen == [1, 2, 3], "the rows before", query)
     with lab.leader_killed():
         lab.append(4)
-        wait_until(lambda: seen == [1, 2, 3, 4], "the row written after the leader's death")
+        wait_until(lambda: seen == [1, 2, 3, 4], "the row written after the leader's death", query)
     query.stop()
 
 

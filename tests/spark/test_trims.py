@@ -81,7 +81,7 @@ def test_earliest_is_the_log_start_and_an_emptied_topic_is_read_and_written_on(l
         lab.read_stream(startingOffsets="earliest"), seen, processingTime="0 seconds"
     )
     lab.append(3)
-    wait_until(lambda: seen == [3], "the first row after the trim")
+    wait_until(lambda: seen == [3], "the first row after the trim", query)
     query.stop()
 
 

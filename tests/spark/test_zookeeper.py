@@ -49,11 +49,15 @@ def test_a_stream_goes_on_while_the_ensemble_is_down_and_a_new_query_says_what_i
                 .start()
             )
             try:
-                wait_until(lambda: len(rows(client, "went")) == 10, "the first rows went through")
+                wait_until(
+                    lambda: len(rows(client, "went")) == 10, "the first rows went through", query
+                )
                 ensemble.kill()
                 cluster.kill(client.watermark("went").leader)
                 client.append("came", [{"a": number} for number in range(10, 20)])
-                wait_until(lambda: len(rows(client, "went")) >= 20, "the others went through")
+                wait_until(
+                    lambda: len(rows(client, "went")) >= 20, "the others went through", query
+                )
             finally:
                 query.stop()
             assert rows(client, "went") == list(range(20))
