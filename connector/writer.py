@@ -105,9 +105,8 @@ def batch_writer(
     """A batch write's writer. Spark calls this once for each write, so the run is minted here."""
     options = sink_options(given, Endpoint.BATCH_SINK)
     rows = _rows(options, schema, overwrite)
-    if rows.column is not None:
-        connection.check_reachable(options.connection)
-    else:
+    connection.check_reachable(options.connection)
+    if rows.column is None:
         found = target.find(options, options.topic, schema, starting=True)
         rows = replace(rows, topic=found or target.made(options, options.topic, schema))
     return RaftlogBatchWriter(options, rows, run=uuid.uuid4().hex, overwrite=overwrite)

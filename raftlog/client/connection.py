@@ -500,9 +500,7 @@ class Connection:
             failures.refused_for_s(address) >= patience_s for address in self._bootstrap
         ):
             return None
-        return NodeUnreachable(
-            address=", ".join(self._bootstrap), problem="no raftlog node listens there"
-        )
+        return failures.refused_at_all(self._bootstrap)
 
     def _learn(self, group: GroupId, asked: str, error: RaftlogError) -> None:
         """A hint names the leader. Any other retriable error makes the known leader doubtful."""

@@ -4,7 +4,7 @@ end."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import tenacity
 
@@ -71,6 +71,8 @@ class Failures:
         """Since when ZooKeeper named no node."""
         self._refused_since_s: dict[str, float] = {}
         """Addresses where no node listened in any try so far: since when."""
+        self._refused_why: dict[str, str] = {}
+        """The same: why, as of the last try."""
         self._call_unknown_at: set[str] = set()
         """Those of them where something listens that does not know the call."""
 
@@ -92,6 +94,7 @@ class Failures:
             self._unreachable = error
             if error.problem in NO_NODE_PROBLEMS:
                 self._refused_since_s.setdefault(error.address, time.monotonic())
+                self._refused_why[error.address] = error.problem
             else:
                 self._refused_since_s.pop(error.address, None)
             if error.problem == CALL_UNKNOWN:
@@ -142,6 +145,14 @@ class Failures:
         """For how many seconds did nobody listen there? -1: somebody may, for all that is known."""
         since_s = self._refused_since_s.get(address)
         return -1.0 if since_s is None else time.monotonic() - since_s
+
+    def refused_at_all(self, addresses: Sequence[str]) -> NodeUnreachable:
+        """That nobody listens at these addresses, and why: once if it is the same at all of them."""
+        why = {address: self._refused_why[address] for address in addresses}
+        problems = sorted(set(why.values()))
+        if len(problems) > 1:
+            problems = [f"{address}: {problem}" for address, problem in why.items()]
+        return NodeUnreachable(address=", ".join(addresses), problem="; ".join(problems))
 
     def call_unknown_at_all(self, addresses: Iterable[str]) -> bool:
         """Does something listen at each of them that does not know the call?"""

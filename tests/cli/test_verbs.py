@@ -212,7 +212,11 @@ def test_where_nothing_listens_a_verb_ends_long_before_its_deadline(
     finished = command(*(f"--set={each}" for each in settings), *words, "--servers", unreachable)
     assert time.monotonic() - started_s < deadline_s / 2
     refused(
-        finished, ExitCode.UNAVAILABLE, *unreachable.split(","), "no raftlog node", "raftlog up"
+        finished,
+        ExitCode.UNAVAILABLE,
+        *unreachable.split(","),
+        "nothing listens there",
+        "raftlog up",
     )
 
 
@@ -244,7 +248,7 @@ def test_a_port_where_something_else_listens_is_told_from_a_slow_cluster(
 ) -> None:
     settings = ("--set=client.refused_timeout_s=0.3", "--set=client.request_timeout_s=60")
     finished = command(*settings, "topic", "list", "--servers", web_server)
-    refused(finished, ExitCode.UNAVAILABLE, web_server, "no raftlog node listens")
+    refused(finished, ExitCode.UNAVAILABLE, web_server, "what listens there is no raftlog node")
     finished = command(*settings, "topic", "list", "--servers", other_grpc)
     refused(finished, ExitCode.USAGE, other_grpc, "nothing knows this call", "--servers")
 

@@ -71,7 +71,7 @@ def test_each_request_waits_by_itself_for_nodes_to_be_started() -> None:
         client = connection(f"127.0.0.1:{port}")
         for _ in range(2):
             started_s = time.monotonic()
-            with pytest.raises(NodeUnreachable, match="no raftlog node listens"):
+            with pytest.raises(NodeUnreachable, match="nothing listens there"):
                 client.call_any(LIST_TOPICS, ListTopics())
             assert time.monotonic() - started_s >= REFUSED_TIMEOUT_S
 
@@ -226,14 +226,19 @@ def test_the_client_says_so_at_once_if_nothing_that_was_given_knows_the_call() -
 
 
 @pytest.mark.slow
-def test_another_service_beside_an_address_where_nothing_listens_is_no_node_either() -> None:
+def test_where_no_node_can_be_each_address_is_told_with_its_reason() -> None:
+    empty = nobody()
     with (
         another_service() as stranger,
-        closing(connection(f"{stranger},{nobody()}")) as client,
-        pytest.raises(NodeUnreachable, match="no raftlog node listens there") as caught,
+        closing(connection(f"nosuch.invalid:7401,{stranger},{empty}")) as client,
+        pytest.raises(NodeUnreachable) as caught,
     ):
         client.call_any(LIST_TOPICS, ListTopics())
-    assert stranger in caught.value.address
+    assert caught.value.address == f"nosuch.invalid:7401, {stranger}, {empty}"
+    assert caught.value.problem == (
+        f"nosuch.invalid:7401: its host name has no address; {stranger}: what listens there does "
+        f"not know this call; {empty}: nothing listens there (connection refused)"
+    )
 
 
 class Failed(grpc.RpcError):
