@@ -33,7 +33,9 @@ def csv_rows(
     `ValueError` with the column."""
     zoned = [field.name for field in schema if pa.types.is_timestamp(field.type) and field.type.tz]
     # Arrow wants a zone in every zoned timestamp, so these are read as texts.
-    wide = [(f.name, pa.string() if f.name in zoned else f.type) for f in schema]
+    durations = [field.name for field in schema if pa.types.is_duration(field.type)]
+    texts = {*zoned, *durations}  # and it reads no interval at all
+    wide = [(f.name, pa.string() if f.name in texts else f.type) for f in schema]
     try:
         batch = read_csv(text, pa.schema(wide), nulls, header)
     except pa.ArrowInvalid as error:

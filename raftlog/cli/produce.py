@@ -109,7 +109,7 @@ def produce(
     """Append rows to a topic: JSON lines, CSV with a header, Parquet, or Kafka's records as JSON.
 
     The topic must have the file's columns. Timestamps without a zone are UTC. In JSON a map is an
-    object; only Parquet files can have intervals and variants. All rows are durable on a majority
+    object; only Parquet files can have variants. All rows are durable on a majority
     when this returns. Lines from a pipe or a terminal are sent at the latest 1 second after they
     came, Parquet at its end. A resend over a failover duplicates none, but running this command
     again appends the rows again, except with --resume.

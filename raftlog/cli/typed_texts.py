@@ -1,7 +1,7 @@
 """Columns as Arrow's readers of text give them, brought into the topic's types.
 
-Arrow reads neither dates and times of day from JSON nor maps, and no base64. So these are read as
-texts, as lists of pairs and as bytes, and become what they are here, a batch at a time.
+Arrow reads neither dates and times of day from JSON nor maps, no intervals and no base64. So these
+are read as texts, as lists of pairs and as bytes, and become what they are here, a batch at a time.
 """
 
 from __future__ import annotations
@@ -14,11 +14,17 @@ import pyarrow.compute as pc
 
 from raftlog.cli.output import BASE64_PREFIX
 
+_INTERVAL = (
+    r"^(?P<sign>-?)(?P<days>[0-9]{1,9}) (?P<hours>[01][0-9]|2[0-3]):(?P<minutes>[0-5][0-9]):"
+    r"(?P<seconds>[0-5][0-9])(?:\.(?P<parts>[0-9]{1,6}))?$"
+)
+"""Days and a time, as Spark shows an interval: `-1 02:03:04.5`."""
+
 
 def readable_type(kind: pa.DataType) -> pa.DataType:
     """The type that Arrow's JSON reader is asked for, with all parts nullable."""
     types = pa.types
-    if types.is_date(kind) or types.is_time(kind):
+    if types.is_date(kind) or types.is_time(kind) or types.is_duration(kind):
         return pa.string()
     if types.is_map(kind):
         pair = [("key", readable_type(kind.key_type)), ("value", readable_type(kind.item_type))]
@@ -43,6 +49,8 @@ def typed(found: pa.Array[Any], kind: pa.DataType, path: str, *, base64: bool) -
         return pc.cast(found, kind)
     if types.is_time(kind) and types.is_string(found.type):
         return _times_of_day(found)
+    if types.is_duration(kind):
+        return _intervals(found)
     if types.is_binary(kind):
         return _bytes_of(pc.cast(found, kind), base64=base64)
     if types.is_map(kind):
@@ -88,6 +96,23 @@ def _times_of_day(texts: pa.Array[Any]) -> pa.Array[Any]:
     dated = pc.binary_join_element_wise(day, texts, "")
     times: pa.Array[Any] = pc.cast(pc.cast(dated, pa.timestamp("ns")), pa.time64("ns"))
     return times
+
+
+def _intervals(texts: pa.Array[Any]) -> pa.Array[Any]:
+    """Intervals such as `-1 02:03:04.5`, which Arrow knows no text of. Raises `ValueError`."""
+    parts: Any = pc.extract_regex(texts, _INTERVAL)
+    others: Any = pc.filter(texts, pc.and_(pc.is_valid(texts), pc.is_null(parts)))
+    if len(others):
+        raise ValueError(f"{others[0].as_py()!r} is no interval such as '1 02:03:04.5'")
+    total: Any = pa.scalar(0, pa.int64())
+    for name, factor in (("days", 1), ("hours", 24), ("minutes", 60), ("seconds", 60)):
+        number = pc.cast(pc.struct_field(parts, name), pa.int64())
+        total = pc.add_checked(pc.multiply_checked(total, factor), number)
+    after = pc.utf8_rpad(pc.struct_field(parts, "parts"), 6, "0")
+    us = pc.add_checked(pc.multiply_checked(total, 1_000_000), pc.cast(after, pa.int64()))
+    negative = pc.equal(pc.struct_field(parts, "sign"), "-")
+    made: pa.Array[Any] = pc.cast(pc.if_else(negative, pc.negate(us), us), pa.duration("us"))
+    return made
 
 
 def _bytes_of(found: Any, *, base64: bool) -> pa.Array[Any]:

@@ -21,6 +21,8 @@ from raftlog.records.conform import conform
 UTC = datetime.UTC
 DAY = datetime.date(2026, 11, 20)
 AT = datetime.datetime(2026, 11, 20, 8, 30, 0, 5, tzinfo=UTC)
+WAIT = datetime.timedelta(days=106_751_991, hours=4, seconds=54, microseconds=775_807)
+"""The longest interval but for four hours."""
 NESTED = schema_of(
     "id bigint not null, "
     "part struct<day: date, at: timestamp, price: decimal(20,2), raw: binary, "
@@ -28,7 +30,8 @@ NESTED = schema_of(
     "days array<date>, "
     "parts array<struct<day: date, tags: map<string, string>>>, "
     "by_day map<date, struct<at: timestamp, inner: map<int, array<binary>>>>, "
-    "flags map<boolean, double>"
+    "flags map<boolean, double>, "
+    "waits map<interval day to second, struct<each: array<interval hour to second>>>"
 )
 ROW = {
     "id": 1,
@@ -43,6 +46,7 @@ ROW = {
     "parts": [{"day": DAY, "tags": {"x": "{1", "y": "\\"}}, None, {"day": None, "tags": None}],
     "by_day": {DAY: {"at": AT, "inner": {7: [b"hi", b"base64:no", None], -1: None}}},
     "flags": {True: 0.5, False: None},
+    "waits": {WAIT: {"each": [-WAIT, None, datetime.timedelta(0), -datetime.timedelta.resolution]}},
 }
 EMPTY = {
     "id": 2,
@@ -51,6 +55,7 @@ EMPTY = {
     "parts": [],
     "by_day": {},
     "flags": None,
+    "waits": {},
 }
 NULLS = dict.fromkeys(ROW) | {"id": 3}
 
@@ -129,6 +134,11 @@ def test_a_binary_value_is_its_text_or_base64(given: str, base64: bool, found: b
         ('{"id": 1, "part": {"counts": {"a": 1}', ("no end",)),
         ('{"id": 1, "flags": {"true" 1}}', ("':'",)),
         ('{"id": 1, "by_day": {"null": null}}', ("by_day",)),
+        ('{"id": 1, "waits": {"0 24:00:00": null}}', ("column 'waits' (MAP<INTERVAL DAY", "24:00")),
+        (
+            '{"id": 1, "waits": {"0 00:00:00": {"each": ["106751991 04:00:54.775808"]}}}',
+            ("each[0]' (INTERVAL DAY TO SECOND): given \"106751991",),
+        ),
     ],
 )
 def test_a_nested_value_that_is_refused_is_named_by_line_and_path(

@@ -39,6 +39,7 @@ SCHEMA = pa.schema(
         pa.field("share", pa.float64()),
         pa.field("yes", pa.bool_()),
         pa.field("clock", pa.time64("ns")),
+        pa.field("delay", pa.duration("us")),
     ]
 )
 ROW = {
@@ -52,6 +53,7 @@ ROW = {
     "share": 0.5,
     "yes": True,
     "clock": datetime.time(23, 59, 59, 123456),
+    "delay": -datetime.timedelta(days=1, hours=2, minutes=3, seconds=4, microseconds=500_000),
 }
 NULLS = dict.fromkeys(ROW) | {"id": 2}
 
@@ -95,10 +97,10 @@ def test_a_key_that_the_topic_lacks_is_kept_for_the_producer_to_refuse() -> None
 
 def test_csv_cells_are_read_with_the_topics_types() -> None:
     data = (
-        b"id,text,day,at,local,price,raw,share,yes,clock\n"
+        b"id,text,day,at,local,price,raw,share,yes,clock,delay\n"
         b'1,"h\xc3\xa4, ""so""",2013-01-02,2013-01-01T05:00:00.123456Z,2013-01-01 05:00:00,'
-        b"1.25,hi,0.5,true,23:59:59.123456\n"
-        b"2,NA,,NA,,,NA,,,\n"
+        b"1.25,hi,0.5,true,23:59:59.123456,-1 02:03:04.5\n"
+        b"2,NA,,NA,,,NA,,,,\n"
     )
     assert rows(data, InputFormat.CSV, nulls=("NA",)) == [ROW, NULLS]
 
