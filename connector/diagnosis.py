@@ -95,11 +95,11 @@ def judge(checkpoint: Checkpoint, says: LogSays) -> list[Finding]:
         found.append(_of_writer(checkpoint, writer))
         found += _of_another_run(writer, says.now_us)
     known = bool(writers) and all(_has_batch(writer, checkpoint.last) for writer in writers)
-    if checkpoint.last is None:
-        found.append(_not_begun(checkpoint))
-    else:
+    if checkpoint.last is not None:
         for source in checkpoint.last.sources:
             found += _of_source(checkpoint, source, says, in_the_log=known)
+    elif all(writer.last_batch < 0 for writer in writers):
+        found.append(_not_begun(checkpoint))
     return sorted(found, key=lambda each: each.harmless)
 
 

@@ -104,6 +104,10 @@ def test_a_batch_that_only_spark_has_planned_is_written_by_the_start(pending):
 
 def test_a_query_that_has_not_begun_is_safe(tmp_path):
     assert set(found(Folder(tmp_path / "new"), says())) == {Kind.NOT_BEGUN}
+
+
+def test_a_copy_without_batches_of_a_query_that_has_written_is_old_and_not_new(tmp_path):
+    assert set(found(Folder(tmp_path / "copy"), says(stream(7)))) == {Kind.OLDER_COPY}
     assert code(Folder(tmp_path / "other"), says()) == ExitCode.OK
     first = grown(tmp_path / "first", batches=1, done=0)
     assert set(found(first, says())) == {Kind.SAFE}, "batch 0 needs no writer"
