@@ -11,6 +11,7 @@ import pyarrow.json as pj
 
 from raftlog.cli.json_maps import with_pairs
 from raftlog.cli.typed_texts import readable_type, typed
+from raftlog.records.arrow_types import is_variant
 from raftlog.records.conform import type_name
 
 _NO_OBJECT = re.compile(rb"\n[ \t\r]*([^{ \t\r\n][^\n]{0,20})")
@@ -80,7 +81,7 @@ def _problem(text: bytes, schema: pa.Schema, *, base64: bool) -> str | None:
 def _misfit(value: object, kind: Any, path: str, *, base64: bool) -> str | None:
     """The innermost value that does not fit its type."""
     parts: list[tuple[object, pa.DataType, str]] = []
-    if isinstance(value, dict) and pa.types.is_struct(kind):
+    if isinstance(value, dict) and pa.types.is_struct(kind) and not is_variant(kind):
         known = {part.name: part.type for part in kind}
         if surplus := [name for name in value if name not in known]:
             return f"the topic has no column '{path}.{surplus[0]}'"

@@ -13,12 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from raftlog.cli.output import BASE64_PREFIX
-
-_INTERVAL = (
-    r"^(?P<sign>-?)(?P<days>[0-9]{1,9}) (?P<hours>[01][0-9]|2[0-3]):(?P<minutes>[0-5][0-9]):"
-    r"(?P<seconds>[0-5][0-9])(?:\.(?P<parts>[0-9]{1,6}))?$"
-)
-"""Days and a time, as Spark shows an interval: `-1 02:03:04.5`."""
+from raftlog.records.arrow_types import is_variant
+from raftlog.records.interval_text import intervals
 
 
 def readable_type(kind: pa.DataType) -> pa.DataType:
@@ -50,7 +46,7 @@ def typed(found: pa.Array[Any], kind: pa.DataType, path: str, *, base64: bool) -
     if types.is_time(kind) and types.is_string(found.type):
         return _times_of_day(found)
     if types.is_duration(kind):
-        return _intervals(found)
+        return intervals(found)
     if types.is_binary(kind):
         return _bytes_of(pc.cast(found, kind), base64=base64)
     if types.is_map(kind):
@@ -60,6 +56,11 @@ def typed(found: pa.Array[Any], kind: pa.DataType, path: str, *, base64: bool) -
         return pa.MapArray.from_arrays(pairs.offsets, keys, items, mask=mask)
     if types.is_list(kind):
         return typed_list(found, kind.value_type, path, base64=base64)
+    if is_variant(kind):
+        if found.null_count == len(found):
+            mark: Any = kind  # the stubs make another array of each type
+            return pa.nulls(len(found), mark)  # type: ignore[no-any-return]
+        raise ValueError(f"column '{path}' is a VARIANT, which no text can hold: use Parquet")
     if types.is_struct(kind):
         return _typed_struct(found, kind, path, base64=base64)
     return found
@@ -96,23 +97,6 @@ def _times_of_day(texts: pa.Array[Any]) -> pa.Array[Any]:
     dated = pc.binary_join_element_wise(day, texts, "")
     times: pa.Array[Any] = pc.cast(pc.cast(dated, pa.timestamp("ns")), pa.time64("ns"))
     return times
-
-
-def _intervals(texts: pa.Array[Any]) -> pa.Array[Any]:
-    """Intervals such as `-1 02:03:04.5`, which Arrow knows no text of. Raises `ValueError`."""
-    parts: Any = pc.extract_regex(texts, _INTERVAL)
-    others: Any = pc.filter(texts, pc.and_(pc.is_valid(texts), pc.is_null(parts)))
-    if len(others):
-        raise ValueError(f"{others[0].as_py()!r} is no interval such as '1 02:03:04.5'")
-    total: Any = pa.scalar(0, pa.int64())
-    for name, factor in (("days", 1), ("hours", 24), ("minutes", 60), ("seconds", 60)):
-        number = pc.cast(pc.struct_field(parts, name), pa.int64())
-        total = pc.add_checked(pc.multiply_checked(total, factor), number)
-    after = pc.utf8_rpad(pc.struct_field(parts, "parts"), 6, "0")
-    us = pc.add_checked(pc.multiply_checked(total, 1_000_000), pc.cast(after, pa.int64()))
-    negative = pc.equal(pc.struct_field(parts, "sign"), "-")
-    made: pa.Array[Any] = pc.cast(pc.if_else(negative, pc.negate(us), us), pa.duration("us"))
-    return made
 
 
 def _bytes_of(found: Any, *, base64: bool) -> pa.Array[Any]:

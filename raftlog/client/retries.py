@@ -147,7 +147,7 @@ class Failures:
         return -1.0 if since_s is None else time.monotonic() - since_s
 
     def refused_at_all(self, addresses: Sequence[str]) -> NodeUnreachable:
-        """That nobody listens at these addresses, and why: once if it is the same at all of them."""
+        """That nobody listens at these addresses, and why: once if all have one reason."""
         why = {address: self._refused_why[address] for address in addresses}
         problems = sorted(set(why.values()))
         if len(problems) > 1:

@@ -198,7 +198,7 @@ def _nested_to_spark(given: pa.DataType) -> JsonType | None:
             return None
         nullable = given.item_field.nullable
         return {"type": "map", "keyType": key, "valueType": item, "valueContainsNull": nullable}
-    if _is_variant(given):
+    if is_variant(given):
         return "variant"
     if pa.types.is_struct(given):
         fields = []
@@ -213,7 +213,8 @@ def _nested_to_spark(given: pa.DataType) -> JsonType | None:
     return None
 
 
-def _is_variant(given: pa.DataType) -> bool:
+def is_variant(given: pa.DataType) -> bool:
+    """Whether it is a variant, and not only a struct like it."""
     return given == _VARIANT and given.field("metadata").metadata == _VARIANT_MARK
 
 

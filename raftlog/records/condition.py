@@ -34,6 +34,7 @@ from raftlog.predicates.predicate import (
     Value,
 )
 from raftlog.records.conform import type_name
+from raftlog.records.interval_text import intervals
 
 _Node: TypeAlias = "exp.Expr"
 
@@ -78,6 +79,14 @@ _OWN_LITERALS = {
 }
 """Literals that say their type, and the columns that Spark compares with them as they are."""
 
+
+_UNITS_US = {
+    "DAY": 86_400_000_000,
+    "HOUR": 3_600_000_000,
+    "MINUTE": 60_000_000,
+    "SECOND": 1_000_000,
+}
+_WHOLE_SPAN = ("DAY", "SECOND")
 
 _BEYOND = decimal.Decimal(10) ** 20
 """Above every whole number of a column."""
@@ -314,14 +323,17 @@ def _value(node: _Node, column: _Column, zone: datetime.tzinfo | None) -> pa.Sca
         return pa.scalar(bool(node.this))
     if isinstance(node, exp.Null):
         raise _refused(f"compares {column.name} with NULL", "Write IS NULL or IS NOT NULL.")
-    if not isinstance(node, exp.Literal):
+    of_interval = isinstance(node, exp.Interval) and pa.types.is_duration(column.type)
+    if not (of_interval or isinstance(node, exp.Literal)):
         raise _refused(f"compares {column.name} with {node.sql(dialect='spark')!r}, no value")
-    text = sign + node.this
+    text = node.sql(dialect="spark") if of_interval else sign + node.this
     try:
+        if isinstance(node, exp.Interval):
+            return _as_interval(node, sign)
         if node.is_number:
             return _as_number(text, column.type)
         return _as_text(text, column.type, zone)
-    except (pa.ArrowException, decimal.InvalidOperation, ValueError):
+    except (pa.ArrowException, decimal.InvalidOperation, OverflowError, ValueError):
         kind = type_name(column.type)
         raise _refused(f"compares {column.name} ({kind}) with {text!r}, which is none") from None
 
@@ -362,7 +374,28 @@ def _as_text(text: str, kind: pa.DataType, zone: datetime.tzinfo | None) -> pa.S
         return _as_number(text.strip(), kind)
     if types.is_nested(kind):
         raise pa.ArrowInvalid("no single value")
+    if types.is_duration(kind):
+        one: pa.Scalar[Any] = intervals(pa.array([text]))[0]
+        return one
+    if types.is_time(kind):  # Arrow casts no text to one, but times with a date
+        return pa.scalar(f"1970-01-01T{text}").cast(pa.timestamp("ns")).cast(kind)
     return pa.scalar(text).cast(kind)
+
+
+def _as_interval(node: exp.Interval, sign: str) -> pa.Scalar[Any]:
+    """INTERVAL '5' DAY, or INTERVAL '1 02:03:04' DAY TO SECOND."""
+    text, unit = node.this.this, node.args.get("unit")
+    if isinstance(unit, exp.IntervalSpan) and (unit.this.name, unit.expression.name) == _WHOLE_SPAN:
+        us = decimal.Decimal(intervals(pa.array([text])).cast(pa.int64())[0].as_py())
+    elif isinstance(unit, exp.Var) and unit.name.removesuffix("S") in _UNITS_US:
+        us = decimal.Decimal(text) * _UNITS_US[unit.name.removesuffix("S")]
+    else:
+        raise ValueError("no such unit")
+    whole = int(us)
+    if whole != us:
+        raise ValueError("less than a microsecond")
+    value: pa.Scalar[Any] = pa.scalar(-whole if sign else whole).cast(pa.duration("us"))
+    return value
 
 
 def _stored(node: _Node, scalar: pa.Scalar[Any], kind: pa.DataType) -> Value | None:

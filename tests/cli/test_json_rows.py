@@ -149,6 +149,13 @@ def test_a_nested_value_that_is_refused_is_named_by_line_and_path(
     assert all(part in told for part in parts), told
 
 
+@pytest.mark.parametrize("given", ['{"a": 1}', "5", '"x"', "[1]"])
+def test_a_variant_is_refused_with_its_column(given: str) -> None:
+    told = refusal(f'{{"id": 1, "v": {given}}}', schema_of("id bigint, v variant"))
+    assert "line 2" in told
+    assert f"column 'v' (VARIANT): given {given}" in told
+
+
 def test_json_that_is_nested_too_deep_is_an_error_and_not_a_crash() -> None:
     schema = schema_of("id bigint, m map<string, string>")
     assert "line 2" in refusal('{"m": ' + "[" * 100_000 + "]" * 100_000 + "}", schema)
