@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import threading
 import time
 from collections.abc import Sequence
+from queue import SimpleQueue
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def load_when_there(
-    reader: DataStreamReader, patience_s: int, stopped: threading.Event
+    reader: DataStreamReader, patience_s: int, stopped: SimpleQueue[int]
 ) -> DataFrame:
     """Load the source. Waits for its topic, which a job that starts later may create."""
     deadline_s = time.monotonic() + patience_s
@@ -71,8 +71,9 @@ def load_when_there(
             return reader.load()
         except AnalysisException as error:
             missing = "TopicNotFound" in str(error)
-            if not missing or time.monotonic() > deadline_s or stopped.wait(0.5):
+            if not missing or time.monotonic() > deadline_s or not stopped.empty():
                 raise
+        time.sleep(0.5)
 
 
 def with_delays(flights: DataFrame, weather: DataFrame) -> DataFrame:

@@ -8,8 +8,8 @@ import os
 import shutil
 import signal
 import sys
-import threading
 from pathlib import Path
+from queue import SimpleQueue
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -85,24 +85,25 @@ def open_session(name: str) -> SparkSession:
     return session
 
 
-def stop_on_signals() -> threading.Event:
-    """An event that Ctrl-C or SIGTERM sets.
+def stop_on_signals() -> SimpleQueue[int]:
+    """A queue that gets each Ctrl-C and SIGTERM. (An Event's lock would not bear a second signal
+    while the handler of the first one has it.)
 
     Call it after `open_session`, which handles Ctrl-C in another way.
     """
-    stopped = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
+    stopped: SimpleQueue[int] = SimpleQueue()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, lambda number, _: stopped.put(number))
     return stopped
 
 
-def await_end(query: StreamingQuery, stopped: threading.Event) -> None:
-    """Return when the query has ended by itself, or was stopped because `stopped` was set.
+def await_end(query: StreamingQuery, stopped: SimpleQueue[int]) -> None:
+    """Return when the query has ended by itself, or was stopped because of a signal.
 
     Raises the query's error.
     """
     while not query.awaitTermination(1):
-        if stopped.is_set():
+        if not stopped.empty():
             query.stop()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import queue
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +28,34 @@ def on_signals(
     finally:
         for number, former in before.items():
             signal.signal(number, former)
+
+
+class Stop:
+    """Tells the main thread to stop, from a handler of signals.
+
+    A handler runs between any two instructions of the main thread, also within the wait that it is
+    to end, or within another handler. With the lock of a `threading.Event` it would wait for itself
+    for ever; a `SimpleQueue` may be put to by a handler.
+    """
+
+    def __init__(self) -> None:
+        self._told: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._is_told = False
+
+    def tell(self, *_: object) -> None:
+        """Say that it is time to stop. It is a handler itself."""
+        self._is_told = True
+        self._told.put(None)
+
+    def is_told(self) -> bool:
+        """Whether it is time to stop."""
+        return self._is_told
+
+    def wait(self, timeout_s: float) -> None:
+        """Return after this time, or as soon as it is time to stop."""
+        if not self._is_told:
+            with contextlib.suppress(queue.Empty):
+                self._told.get(timeout=timeout_s)
 
 
 @contextmanager

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
@@ -23,7 +22,7 @@ from raftlog.cli.cluster_folder import ClusterFolder
 from raftlog.cli.output import Format, FormatOption, say, show_json, show_table
 from raftlog.cli.server_extra import require_server_extra
 from raftlog.cli.session import DATA_FOLDER_DEFAULT, Session, session_of
-from raftlog.cli.signals import on_signals
+from raftlog.cli.signals import Stop, on_signals
 from raftlog.config import PORT_MAX
 from raftlog.errors import (
     AddressInUse,
@@ -68,11 +67,11 @@ def up(
     require_server_extra("up")
     session = session_of(context)
     os.umask(0o077)
-    stop = threading.Event()
+    stop = Stop()
     folder = data.absolute()
     _cluster_in(folder, nodes, port, session)  # what cannot be started leaves nothing behind
     with (
-        on_signals(lambda *_: stop.set(), signal.SIGINT, signal.SIGTERM, signal.SIGHUP),
+        on_signals(stop.tell, signal.SIGINT, signal.SIGTERM, signal.SIGHUP),
         cluster_folder.only_up_in(folder),
     ):
         # Again: another `up` may have been faster.
@@ -162,7 +161,7 @@ class Running:
     children: dict[int, subprocess.Popen[bytes]]
     log_starts: dict[int, int]
     """The length of each node's log file at its start: what follows is from this start."""
-    stop: threading.Event
+    stop: Stop
 
     def start(self, session: Session) -> None:
         """Start every node as a process outside this one's process group: Ctrl-C then reaches only
@@ -200,7 +199,7 @@ class Running:
             }
         )
         with connect(settings=client_settings) as client:
-            while not self.stop.is_set():
+            while not self.stop.is_told():
                 refused = self._refused()
                 answers: list[ClusterDescription | RaftlogError] = []
                 with suppress(RaftlogError):  # nobody answers
@@ -261,7 +260,7 @@ class Running:
 
     def show(self, output: Format, default_servers: str) -> None:
         """Print each node's pid, address, data folder and log file."""
-        if self.stop.is_set():
+        if self.stop.is_told():
             return
         rows = [
             {
@@ -291,7 +290,7 @@ class Running:
     def watch(self, session: Session) -> None:
         """Return when told to stop, or when no child is left. Report each child that exits."""
         alive = dict(self.children)
-        while alive and not self.stop.is_set():
+        while alive and not self.stop.is_told():
             for node, child in list(alive.items()):
                 if child.poll() is not None:
                     del alive[node]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ import typer
 
 from raftlog.cli.cluster_folder import new_cluster, open_folder, record
 from raftlog.cli.session import Session
+from raftlog.cli.signals import Stop
 from raftlog.cli.up import Running
 from raftlog.config import Settings, UpSettings
 from raftlog.core.types import NodeId
@@ -34,7 +34,7 @@ def running(cluster: MembersScene, folder: Path, programs: dict[int, str]) -> Ru
     """An `up` whose children are these programs, at the addresses of the cluster's nodes."""
     addresses = {node: cluster.addresses[NodeId(node)] for node in programs}
     made = new_cluster(folder, addresses=addresses)
-    found = Running(cluster=made, children={}, log_starts={}, stop=threading.Event())
+    found = Running(cluster=made, children={}, log_starts={}, stop=Stop())
     for node, program in programs.items():
         log = made.log_file(node)
         log.parent.mkdir(parents=True, exist_ok=True)
