@@ -212,6 +212,8 @@ needs_tmpfs = pytest.mark.skipif(
     os.geteuid() != 0, reason="a full disk is a tmpfs, and only root may mount one"
 )
 SMALL_DISK_BYTES = 64 * 1024 * 1024
+NO_RESERVE = ("storage.full_disk_reserve_bytes=0",)
+"""The usual one has no place on a disk so small, to which a node's files are moved."""
 TEXT_BYTES = 100_000
 
 
@@ -251,7 +253,7 @@ def status_of(cluster: ProcessCluster) -> tuple[int, dict[str, Any]]:
 def test_a_full_disk_refuses_writes_with_the_reason_and_heals_by_itself(tmp_path: Path) -> None:
     """One node, so that no other can lead: reads continue, nothing is lost, and deleting a topic
     makes room for the others."""
-    with ProcessCluster.start(tmp_path / "data", nodes=1) as cluster:
+    with ProcessCluster.start(tmp_path / "data", nodes=1, settings=NO_RESERVE) as cluster:
         disk = SmallDisk(cluster.data, 1, SMALL_DISK_BYTES)
         cluster.kill(1)
         disk.move_in()
@@ -305,7 +307,7 @@ def test_a_full_disk_refuses_writes_with_the_reason_and_heals_by_itself(tmp_path
 
 @needs_tmpfs
 def test_a_leader_with_a_full_disk_gives_way_and_no_client_notices(tmp_path: Path) -> None:
-    with ProcessCluster.start(tmp_path / "data") as cluster:
+    with ProcessCluster.start(tmp_path / "data", settings=NO_RESERVE) as cluster:
         disk = SmallDisk(cluster.data, 1, SMALL_DISK_BYTES)
         cluster.kill(1)
         disk.move_in()

@@ -127,7 +127,7 @@ class Rounds:
             runs.faults(kill.query).arm(kill.moment, kill.deed)
         runs.start()
         if not early:
-            self._wait_progress(kill.query)
+            self._wait_progress()
         self.settle_orphan()
         if kill.moment is None:
             if early:
@@ -186,14 +186,10 @@ class Rounds:
         notes = [line["what"] for query in QUERIES for line in self._runs.faults(query).events()]
         return sum(note.endswith("RunFenced") for note in notes) > self.struck[REFUSED]
 
-    def _wait_progress(self, query: str) -> None:
-        """Wait for a batch of this run in the query's topic, and in that of the orphan's; in both
-        if no kill has moments of the pipeline's sink, which may else never get to its end."""
+    def _wait_progress(self) -> None:
+        """Wait for a batch of this run in both topics: nothing is armed yet that could stop one."""
         runs = self._runs
-        queries = {query} | ({self._orphan.query} if self._orphan else set())
-        if runs.evolving:
-            queries = set(QUERIES)
-        before = {each: runs.end_of(each) for each in queries}
+        before = {each: runs.end_of(each) for each in QUERIES}
         for each, end in before.items():
             runs.wait_for(lambda each=each, end=end: runs.end_of(each) > end, f"a batch of {each}")
 
