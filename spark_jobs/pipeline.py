@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import threading
 import time
 from collections.abc import Sequence
 from queue import SimpleQueue
@@ -66,6 +67,7 @@ def load_when_there(
 ) -> DataFrame:
     """Load the source. Waits for its topic, which a job that starts later may create."""
     deadline_s = time.monotonic() + patience_s
+    pause = threading.Event()
     while True:
         try:
             return reader.load()
@@ -73,7 +75,7 @@ def load_when_there(
             missing = "TopicNotFound" in str(error)
             if not missing or time.monotonic() > deadline_s or not stopped.empty():
                 raise
-        time.sleep(0.5)
+        pause.wait(0.5)
 
 
 def with_delays(flights: DataFrame, weather: DataFrame) -> DataFrame:
