@@ -30,7 +30,7 @@ from raftlog.errors import (
     TopicRecreated,
 )
 from raftlog.machines.commands import TopicInfo
-from tests.cluster.waiting import wait_for_store
+from tests.cluster.waiting import wait_for_store, wait_trimmed
 from tests.docs.pages import ROOT, blocks
 
 EXAMPLE = ROOT / "docs" / "examples" / "consumer.py"
@@ -131,6 +131,7 @@ def test_a_position_that_cannot_be_gone_on_from_is_an_error_until_somebody_moves
     running = client.follow(topic, group=group, idle_timeout_s=0)
     running.commit()
     client.trim(topic, before=5)
+    wait_trimmed(client, topic.name, 5)
     for follow in (lambda: next(running), lambda: client.follow(topic, group=group)):
         with pytest.raises(OffsetTrimmed) as trimmed:
             follow()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.errors import RaftlogError, RulesTooOld
+from raftlog.wire.calls import NodeView
 
 LEADERS_STAY = "raft.preferred_leaders=false"
 """The setting under which a leader moves only because of what the test does."""
@@ -48,6 +49,20 @@ def groups_led(client: LogClient, *nodes: int) -> dict[int, int] | None:
         return {node: len(client.members.led_by(node)) for node in nodes}
     except RaftlogError:
         return None
+
+
+def wait_trimmed(client: LogClient, topic: str, before: int, timeout_s: float = 60.0) -> None:
+    """Wait until each replica has applied a trim: until then one may still give the records."""
+    group = client.describe_topic(topic).group
+
+    def everywhere() -> bool:
+        views = [each.answer for each in client.views([group])]
+        return all(
+            isinstance(view, NodeView) and view.groups[0].log_start_offset >= before
+            for view in views
+        )
+
+    wait_for(everywhere, f"all replicas of {topic!r} to apply the trim", timeout_s)
 
 
 def wait_serving(cluster: ProcessCluster, timeout_s: float = 60.0) -> None:

@@ -9,8 +9,8 @@ from raftlog.spark.declarations import Endpoint
 from raftlog.spark.offsets import TopicRange
 from raftlog.spark.options import source_options
 from raftlog.spark.reader import RangeReader
-from raftlog.wire.calls import NodeView
-from tests.spark.conftest import failure, finish, wait_until
+from tests.cluster.waiting import wait_trimmed
+from tests.spark.conftest import DEADLINE_S, failure, finish, wait_until
 
 
 def trim(lab, before: int) -> None:
@@ -24,16 +24,7 @@ def trim(lab, before: int) -> None:
             return False
 
     wait_until(done, "rules that know trims")
-    group = lab.client.describe_topic(lab.topic).group
-
-    def everywhere() -> bool:
-        views = [each.answer for each in lab.client.views([group])]
-        return all(
-            isinstance(view, NodeView) and view.groups[0].log_start_offset >= before
-            for view in views
-        )
-
-    wait_until(everywhere, "all replicas to apply the trim")
+    wait_trimmed(lab.client, lab.topic, before, DEADLINE_S)
 
 
 def test_records_trimmed_before_a_query_read_them_fail_it_or_are_skipped(lab):
