@@ -94,7 +94,8 @@ class LogView(Part):
 
     def term_at(self, index: int) -> Term:
         """The term of the entry at `index`, from `base_index` (its own term) to `last_index`."""
-        assert self._base_index <= index <= self.last_index, "no such entry in this log"
+        above_base = index - self._base_index
+        assert 0 <= above_base <= len(self._ends), "no such entry in this log"
         firsts = self._run_firsts
         if firsts and index >= firsts[-1]:
             return Term(self._run_terms[-1])

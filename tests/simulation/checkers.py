@@ -275,9 +275,9 @@ def _glance(raft: Raft) -> tuple[object, ...]:
         raft.log.last_index,
         raft.log.term_at(raft.log.last_index),
     )
-    if raft.role is not Role.LEADER:
+    if raft.leadership is None:
         return glance
-    return (*glance, *[follower.match_index for follower in raft.followers()])
+    return (*glance, *[each.match_index for each in raft.leadership.followers.values()])
 
 
 class Checker:

@@ -66,7 +66,7 @@ def run_seed(seed: int, *, keep: bool = True) -> Result | Failure:
 def run_seeds(seeds: Iterable[int], jobs: int) -> Iterator[Result | Failure]:
     """Run all seeds in `jobs` processes; results come in the order of the seeds."""
     if jobs == 1:
-        gc.freeze()
+        _collect_seldom()
         yield from map(run_seed, seeds)
         return
     with workers(jobs) as pool:
@@ -87,7 +87,13 @@ def workers(jobs: int) -> ProcessPoolExecutor:
 
 def _begin() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _collect_seldom()
+
+
+def _collect_seldom() -> None:
+    """A simulation leaves its cycles behind only as a whole."""
     gc.freeze()  # what was imported stays: no collection looks at it again
+    gc.set_threshold(100_000)
 
 
 def _write_folder(simulation: Simulation, error: BaseException) -> Path:
