@@ -73,14 +73,14 @@ def encode_batch(batch: pa.RecordBatch, schema: Schema, compression: str) -> Enc
 class _Layout:
     """What is needed to write or read a column of one type and compression, made once."""
 
-    __slots__ = ("options", "schema", "schema_bytes")
+    __slots__ = ("options", "schema", "schema_message")
 
     def __init__(self, kind: pa.DataType, compression: str) -> None:
         codecs: dict[str, Literal["lz4", "zstd"] | None]
         codecs = {"lz4": "lz4", "zstd": "zstd", "none": None}
         self.schema = pa.schema([pa.field("column", kind)])
         self.options = pa.ipc.IpcWriteOptions(compression=codecs[compression], use_threads=False)
-        self.schema_bytes = self.schema.serialize().size
+        self.schema_message = self.schema.serialize().to_pybytes()
 
 
 _layout = lru_cache(maxsize=1024)(_Layout)
@@ -104,7 +104,7 @@ def _write_column(column: pa.Array[Any], layout: _Layout) -> pa.Buffer:
     writer = pa.ipc.new_stream(sink, layout.schema, options=layout.options)
     writer.write_batch(pa.RecordBatch.from_arrays([column], schema=layout.schema))
     # Do not close the writer: that would add the end-of-stream mark.
-    return sink.getvalue().slice(layout.schema_bytes)
+    return sink.getvalue().slice(len(layout.schema_message))
 
 
 def _bounds(column: pa.Array[Any]) -> tuple[Bound, Bound]:
@@ -180,8 +180,8 @@ def decode_batch(
 
     The batch may be of another version of the schema: `latest`, by default `schema` itself, tells
     what that version has. A column that it lacks is null, and one that it has in another type is
-    cast. Every chunk's CRC is verified. Uncompressed columns are views into `body`, which must not
-    change. Without names the batch has no columns, but still its `num_rows`.
+    cast. Every chunk's CRC is verified. Without names the batch has no columns, but still its
+    `num_rows`.
 
     Raises `DataLoss` with the column's name if the bytes are not those that the writer sent,
     `InvalidOption` for a name that is no column, and `NotInSchema` for records that `schema` has no
@@ -252,9 +252,9 @@ def _read_column(
             what=f"Column {field.name!r} has CRC {found:08x} and was written with {chunk.crc:08x}."
         )
     try:
-        column = pa.ipc.read_record_batch(data, _layout(kind, "none").schema).column(0)
+        column = _column_of(data, _layout(kind, "none"))
         column.validate()
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, StopIteration) as error:
         raise DataLoss(what=f"Column {field.name!r} is not an Arrow message: {error}.") from error
     if len(column) != header.record_count:
         raise DataLoss(
@@ -262,6 +262,20 @@ def _read_column(
             f"{header.record_count} records."
         )
     return column
+
+
+def _column_of(message: pa.Buffer, layout: _Layout) -> pa.Array[Any]:
+    """The only column of a record-batch message: what `_write_column` made.
+
+    `pa.ipc.read_record_batch` takes the message as it is, but hands each of its buffers to Arrow's
+    threads, and waits: for most columns that takes longer than to decompress them and to copy the
+    message behind its schema. Raises `StopIteration` for a mark that ends a stream.
+    """
+    stream = b"".join((layout.schema_message, memoryview(message)))
+    return pa.ipc.open_stream(stream, options=_READ).read_next_batch().column(0)
+
+
+_READ = pa.ipc.IpcReadOptions(use_threads=False)
 
 
 def _field(schema: Schema, name: str) -> Field:

@@ -25,40 +25,53 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from tests.bench.rows import SCHEMA_DDL, rows
+from tests.bench.rows import SCHEMA_DDL, WIDE_DDL, rows, wide
 
 
 class BareRange(InputPartition):
-    """One task's number of rows, and the rows of a batch."""
+    """One task's number of rows, the rows of a batch, and their columns; None: the usual five."""
 
-    def __init__(self, count: int, batch_rows: int) -> None:
+    def __init__(self, count: int, batch_rows: int, columns: list[str] | None) -> None:
         self.count = count
         self.batch_rows = batch_rows
+        self.columns = columns
 
 
 class BareSource(DataSource):
-    """Options: `rows` in all, `rowsPerTrigger` of one micro-batch, `batchRows`, `tasks`."""
+    """Options: `rows` in all, `rowsPerTrigger` of one micro-batch, `batchRows`, `tasks`, and which
+    of the ten `columns`, comma-separated."""
 
     @classmethod
     def name(cls) -> str:
         return "bare-source"
 
     def schema(self) -> str:
-        return SCHEMA_DDL
+        names = self._columns()
+        if names is None:
+            return SCHEMA_DDL
+        fields = {field.split(" ")[0]: field for field in WIDE_DDL.split(", ")}
+        return ", ".join(fields[name] for name in names)
 
     def streamReader(self, schema: StructType) -> BareReader:
-        return BareReader({name: int(value) for name, value in self.options.items()})
+        options = {name: text for name, text in self.options.items() if name != "columns"}
+        counts = {name: int(text) for name, text in options.items()}
+        return BareReader(counts, self._columns())
+
+    def _columns(self) -> list[str] | None:
+        names = self.options.get("columns")
+        return names.split(",") if names else None
 
 
 class BareReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Has all its rows from the start."""
 
-    def __init__(self, options: dict[str, int]) -> None:
+    def __init__(self, options: dict[str, int], columns: list[str] | None) -> None:
         # Spark gives option names in lower case.
         self._rows = options["rows"]
         self._per_trigger = options.get("rowspertrigger")
         self._batch_rows = options["batchrows"]
         self._tasks = options["tasks"]
+        self._columns = columns
 
     def initialOffset(self) -> dict[str, int]:
         return {"row": 0}
@@ -77,13 +90,15 @@ class BareReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         count = end["row"] - start["row"]
         share = -(-count // self._tasks)
         return [
-            BareRange(min(share, count - begin), self._batch_rows)
+            BareRange(min(share, count - begin), self._batch_rows, self._columns)
             for begin in range(0, count, share)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         assert isinstance(partition, BareRange)
         batch = rows(0, min(partition.count, partition.batch_rows))
+        if partition.columns is not None:
+            batch = wide(batch).select(partition.columns)
         left = partition.count
         while left > 0:
             yield batch.slice(0, min(left, batch.num_rows))

@@ -21,6 +21,7 @@ from tests.bench.rows import SCHEMA_DDL, rows
 from tests.bench.spark import (
     CONFIGURED,
     assert_end,
+    bare_batches,
     from_log,
     into_log,
     parquet_files,
@@ -112,14 +113,16 @@ def figures_of(runs: Runs, jars: Jars) -> Iterator[Figure]:
             about=about + beside,
             detail={"log_rows_per_s": log, "kafka_rows_per_s": other},
         )
-    log, other = (statistics.median(_times_ms(runs, f"{side}_micro")) for side in ("log", "kafka"))
+    log, other, bare = (
+        statistics.median(_times_ms(runs, f"{side}_micro")) for side in ("log", "kafka", "bare")
+    )
     yield Figure(
         name="kafka_micro_batch_ratio",
         value=log / other,
         unit="x",
         about=f"p50 of a micro-batch of {_MICRO_ROWS} rows, log -> Spark -> log, over Kafka -> "
         f"from_json -> to_json -> Kafka{beside}",
-        detail={"log_p50_ms": log, "kafka_p50_ms": other},
+        detail={"log_p50_ms": log, "kafka_p50_ms": other, "bare_p50_ms": bare},
     )
 
 
@@ -177,10 +180,12 @@ def _micro_batches(small: Path, cluster: ProcessCluster, servers: str) -> Iterat
     sink = _kafka(servers, topic="copy") | _SMALL_PRODUCER
     copied = query("kafka", source, "kafka", sink, _FROM_JSON, _COLUMNS, _TO_JSON)
     from_small = from_log(cluster, "small") | limit
+    bare = query("bare-source", bare_batches(_MICRO_ROWS, _MICRO_BATCHES), "bare-sink", {})
     for _ in range(_MICRO_TURNS):
         to_copy = query("raftlog", from_small, "raftlog", into_log(cluster, "copy"))
         yield _named("log_micro", to_copy)
         yield _named("kafka_micro", copied)
+        yield _named("bare_micro", bare)
 
 
 def _kafka(servers: str, **options: str) -> dict[str, str]:

@@ -9,12 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from raftlog.chaos.cluster import ProcessCluster
 from raftlog.spark.session import SETTINGS
 from tests.bench.figures import Figure
-from tests.bench.rows import SCHEMA_DDL, rows
+from tests.bench.rows import WIDE_DDL, rows, wide
 from tests.bench.spark import bare_scan, run_queries
 
 _ROWS = 16_000_000
@@ -22,7 +20,7 @@ _PIECE_ROWS = 250_000
 _SHARE = 100
 """The filter is for one row of so many, next to each other."""
 
-_SCHEMA_DDL = SCHEMA_DDL + ", " + ", ".join(f"b_{field}" for field in SCHEMA_DDL.split(", "))
+_TEN = [field.split(" ")[0] for field in WIDE_DDL.split(", ")]
 _OF_TEN = ["id", "amount"]
 
 
@@ -30,10 +28,10 @@ def pruning(folder: Path) -> Iterator[Figure]:
     """A topic of ten columns: all of it, two columns of it, and a hundredth of its rows."""
     with ProcessCluster.start(folder / "pruning") as cluster:
         with cluster.client() as client:
-            client.create_topic("wide", _SCHEMA_DDL)
+            client.create_topic("wide", WIDE_DDL)
             with client.producer("wide") as producer:
                 for start in range(0, _ROWS, _PIECE_ROWS):
-                    producer.append(_wide(rows(start, _PIECE_ROWS)))
+                    producer.append(wide(rows(start, _PIECE_ROWS)))
         first = _ROWS // 2
         where = f"id >= {first} AND id < {first + _ROWS // _SHARE}"
         rates = run_queries(
@@ -43,7 +41,8 @@ def pruning(folder: Path) -> Iterator[Figure]:
                 "ten": _read(cluster),
                 "two": _read(cluster, columns=_OF_TEN),
                 "filtered": _read(cluster, where=where),
-                "bare_of_five": bare_scan(_ROWS),
+                "bare_ten": bare_scan(_ROWS, _TEN),
+                "bare_two": bare_scan(_ROWS, _OF_TEN),
             },
         )
     medians = {name: statistics.median(found) for name, found in rates.items()}
@@ -64,11 +63,6 @@ def pruning(folder: Path) -> Iterator[Figure]:
         about=f"time of a read of all, over that of a range of 1 % by its bounds: {about}",
         detail=detail,
     )
-
-
-def _wide(batch: pa.RecordBatch) -> pa.RecordBatch:
-    names = [*batch.schema.names, *(f"b_{name}" for name in batch.schema.names)]
-    return pa.RecordBatch.from_arrays([*batch.columns, *batch.columns], names=names)
 
 
 def _read(cluster: ProcessCluster, **given: Any) -> dict[str, Any]:

@@ -7,6 +7,9 @@ import pyarrow.compute as pc
 
 SCHEMA_DDL = "id bigint, at timestamp, name string, amount double, count int"
 
+WIDE_DDL = SCHEMA_DDL + ", " + ", ".join(f"b_{field}" for field in SCHEMA_DDL.split(", "))
+"""Ten columns: these and their copies."""
+
 _NAMES = 1000
 
 
@@ -24,3 +27,9 @@ def rows(start: int, count: int) -> pa.RecordBatch:
         residue.cast(pa.int32()),
     ]
     return pa.RecordBatch.from_arrays(columns, names=["id", "at", "name", "amount", "count"])
+
+
+def wide(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows with all ten columns."""
+    names = [*batch.schema.names, *(f"b_{name}" for name in batch.schema.names)]
+    return pa.RecordBatch.from_arrays([*batch.columns, *batch.columns], names=names)

@@ -93,12 +93,7 @@ def micro_batch(folder: Path) -> Iterator[Figure]:
             for start in range(0, count, _MICRO_ROWS):
                 client.append("small", rows(start, _MICRO_ROWS))
         source = from_log(cluster, "small") | {"maxOffsetsPerTrigger": str(_MICRO_ROWS)}
-        bare = {
-            "rows": str(count),
-            "rowsPerTrigger": str(_MICRO_ROWS),
-            "batchRows": str(_MICRO_ROWS),
-            "tasks": "1",
-        }
+        bare = bare_batches(_MICRO_ROWS, _MICRO_BATCHES)
         queries = [
             query("bare-source", bare, "bare-sink", {}) | {"name": "bare"},
             query("raftlog", source, "raftlog", into_log(cluster, "copy")) | {"name": "log"},
@@ -193,11 +188,22 @@ def query(
     }
 
 
-def bare_scan(rows: int) -> dict[str, Any]:
+def bare_scan(rows: int, columns: Sequence[str] = ()) -> dict[str, Any]:
     """So many rows from a Python source that has them in memory to nowhere: what any source in
-    Python comes to at best."""
-    options = {"batchRows": "10000", "tasks": "2", "rows": str(rows)}
+    Python comes to at best. `columns`: of the ten; by default the usual five."""
+    options = {"batchRows": "10000", "tasks": "2", "rows": str(rows), "columns": ",".join(columns)}
     return query("bare-source", options, "noop", {})
+
+
+def bare_batches(rows: int, count: int) -> dict[str, str]:
+    """The options of a bare source with so many micro-batches of so many rows."""
+    per_batch = str(rows)
+    return {
+        "rows": str(rows * count),
+        "rowsPerTrigger": per_batch,
+        "batchRows": per_batch,
+        "tasks": "1",
+    }
 
 
 def run_queries(

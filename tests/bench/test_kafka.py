@@ -39,6 +39,7 @@ def test_each_figure_is_ours_over_kafkas_without_the_warm_up() -> None:
         runs += [
             run("log_micro", *[900] * 20, *[log_ms] * 5),
             run("kafka_micro", *[1] * 20, *[kafka_ms] * 5),
+            run("bare_micro", *[1] * 20, *[80] * 5),
         ]
     figures = {figure.name: figure for figure in figures_of(runs, JARS)}
     assert {name: figure.value for name, figure in figures.items()} == {
@@ -47,5 +48,9 @@ def test_each_figure_is_ours_over_kafkas_without_the_warm_up() -> None:
         "kafka_micro_batch_ratio": 0.9,
     }
     assert figures["kafka_read_ratio"].detail == {"log_rows_per_s": 10000, "kafka_rows_per_s": 4000}
-    assert figures["kafka_micro_batch_ratio"].detail == {"log_p50_ms": 90, "kafka_p50_ms": 100}
+    assert figures["kafka_micro_batch_ratio"].detail == {
+        "log_p50_ms": 90,
+        "kafka_p50_ms": 100,
+        "bare_p50_ms": 80,
+    }
     assert all("connector 4.2.0 under Spark" in figure.about for figure in figures.values())
