@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 BYTES_PER_TASK_MIN = 1 << 20
 """Smaller tasks cost more to start than they gain, unless `minPartitions` asks for them."""
@@ -31,23 +32,26 @@ def gathered(
     """Ranges of records with gaps between them as tasks, each of several ranges in order.
 
     `matches` are (start, end, bytes) in order, none empty. Tasks are as `split` makes them out of
-    at most `pieces_max` pieces of about equal bytes, if the records lay next to each other.
+    at most `pieces_max` pieces of about equal bytes, if the records lay next to each other: each
+    ends with the match that ends nearest to its equal share.
     """
-    total = sum(size for _, _, size in matches)
-    places, sizes, piece_bytes = [0], [], 0
-    place = 0
-    for start, end, size in matches:
-        place += end - start
-        piece_bytes += size
-        if piece_bytes * pieces_max >= total:
-            places.append(place)
-            sizes.append(piece_bytes)
-            piece_bytes = 0
-    if places[-1] < place:
-        places.append(place)
-        sizes.append(piece_bytes)
-    pieces = split(places, sizes, pieces_min=pieces_min, records_max=records_max)
+    places = list(accumulate((end - start for start, end, _ in matches), initial=0))
+    bytes_before = list(accumulate((size for _, _, size in matches), initial=0))
+    shares = (bytes_before[-1] * piece / pieces_max for piece in range(1, pieces_max))
+    ends = sorted({0, len(matches), *(_nearest(bytes_before, share) for share in shares)})
+    pieces = split(
+        [places[end] for end in ends],
+        [bytes_before[end] - bytes_before[start] for start, end in pairwise(ends)],
+        pieces_min=pieces_min,
+        records_max=records_max,
+    )
     return list(_ranges(matches, pieces))
+
+
+def _nearest(rising: Sequence[int], value: float) -> int:
+    """The index of the number that is nearest to the value, which is from the first to the last."""
+    above = bisect_left(rising, value)
+    return above - (above > 0 and value - rising[above - 1] < rising[above] - value)
 
 
 def _ranges(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, assert_never
 
 from raftlog.predicates.predicate import (
@@ -27,8 +26,7 @@ from raftlog.predicates.predicate import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statistics:
+class Statistics(NamedTuple):
     """What is known of one column of a batch."""
 
     record_count: int

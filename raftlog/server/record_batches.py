@@ -87,17 +87,7 @@ def column_slices(
             ranges[-1] = (ranges[-1][0], ranges[-1][1] + column.length)
         else:
             ranges.append((begin, column.length))
-        kept.append(
-            type(column)(
-                field_id=column.field_id,
-                position=position,
-                length=column.length,
-                crc=column.crc,
-                null_count=column.null_count,
-                minimum=column.minimum,
-                maximum=column.maximum,
-            )
-        )
+        kept.append(column._replace(position=position))
         position += column.length
     sliced = BatchHeader(
         record_count=header.record_count,

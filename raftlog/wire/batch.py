@@ -8,14 +8,17 @@ entry's command, so a server can slice columns out of a body without reading the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 Bound = int | float | str | bytes | bool | None
 """A column's smallest or largest value: date and timestamps as their integer; None: not known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnChunk:
-    """Bytes [position, position + length) of the body hold column `field_id`."""
+class ColumnChunk(NamedTuple):
+    """Bytes [position, position + length) of the body hold column `field_id`.
+
+    A tuple, because a search by bounds makes one for every column of every batch.
+    """
 
     field_id: int
     position: int

@@ -53,13 +53,13 @@ def decode_header(message: pb.BatchHeader) -> BatchHeader:
 
 def _decode_chunk(chunk: pb.ColumnChunk) -> ColumnChunk:
     return ColumnChunk(
-        field_id=chunk.field_id,
-        position=chunk.position,
-        length=chunk.length,
-        crc=chunk.crc,
-        null_count=chunk.null_count,
-        minimum=get_bound(chunk.minimum) if chunk.HasField("minimum") else None,
-        maximum=get_bound(chunk.maximum) if chunk.HasField("maximum") else None,
+        chunk.field_id,
+        chunk.position,
+        chunk.length,
+        chunk.crc,
+        chunk.null_count,
+        get_bound(chunk.minimum) if chunk.HasField("minimum") else None,
+        get_bound(chunk.maximum) if chunk.HasField("maximum") else None,
     )
 
 

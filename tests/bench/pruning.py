@@ -15,7 +15,7 @@ from tests.bench.figures import Figure
 from tests.bench.rows import WIDE_DDL, rows, wide
 from tests.bench.spark import bare_scan, run_queries
 
-_ROWS = 16_000_000
+_ROWS = 32_000_000
 _PIECE_ROWS = 250_000
 _SHARE = 100
 """The filter is for one row of so many, next to each other."""

@@ -119,6 +119,24 @@ def test_tasks_have_every_matching_record_once_and_in_order(parts, pieces, least
         assert all(sum(end - start for start, end in task) <= records_max for task in tasks)
 
 
+@pytest.mark.parametrize(
+    ("parts", "tasks"),
+    [
+        ((3, 3, 3, 3, 2), [6, 8]),
+        ((1, 9, 1), [10, 1]),
+        ((9, 1, 1), [9, 2]),
+        ((2,), [2]),
+    ],
+)
+def test_each_task_ends_where_it_comes_nearest_to_its_share(parts, tasks):
+    found, place = [], 0
+    for mib in parts:
+        found.append(Match(place, place + mib, mib << 20))
+        place += mib
+    ranges = gathered(found, 2, pieces_min=None, records_max=None)
+    assert [sum(end - start for start, end in task) for task in ranges] == tasks
+
+
 def test_sparks_filters_become_predicates_as_far_as_bounds_can_tell():
     filters = [
         spark.EqualTo(("id",), 3),

@@ -95,8 +95,7 @@ def test_chunks_can_be_sliced_out_and_joined_again():
     chunks = []
     for chunk in wanted:
         part = encoded.body[chunk.position : chunk.position + chunk.length]
-        moved = {name: getattr(chunk, name) for name in ColumnChunk.__slots__}
-        chunks.append(ColumnChunk(**moved | {"position": len(body)}))
+        chunks.append(chunk._replace(position=len(body)))
         body += part
     header = BatchHeader(record_count=1000, schema_version=1, columns=tuple(chunks))
     found = decode_batch(header, memoryview(body), SCHEMA, ["id", "at"])
