@@ -45,7 +45,7 @@ def test_where_files_begin_and_how_chunks_are_compressed_does_not_matter() -> No
     (first, *others) = groups
     body = b"compressed otherwise"
     (column, _) = first.header.columns
-    only = replace(column, length=len(body))
+    only = column._replace(length=len(body))
     other = replace(first, header=replace(first.header, columns=(only,)), body=body)
     assert written([[other, *others]]) == whole
 
