@@ -142,8 +142,12 @@ def test_a_column_that_was_not_sent_is_data_loss():
         decode_batch(header, encoded.body, SCHEMA, ["name"])
 
 
-def test_bytes_with_a_good_crc_that_are_no_arrow_message_are_data_loss():
-    body = b"no Arrow message"
+END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
+SCHEMA_MESSAGE = pa.schema([pa.field("column", pa.int64())]).serialize().to_pybytes()
+
+
+@pytest.mark.parametrize("body", [b"no Arrow message", b"", END_OF_STREAM, SCHEMA_MESSAGE])
+def test_bytes_with_a_good_crc_that_are_no_record_batch_are_data_loss(body: bytes):
     chunk = ColumnChunk(field_id=1, position=0, length=len(body), crc=crc32c(body), null_count=0)
     header = BatchHeader(record_count=1, schema_version=1, columns=(chunk,))
     with pytest.raises(DataLoss, match="Column 'id' is not an Arrow message"):
