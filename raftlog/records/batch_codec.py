@@ -85,6 +85,8 @@ class _Layout:
 
 _layout = lru_cache(maxsize=1024)(_Layout)
 
+_IN_THIS_THREAD = pa.ipc.IpcReadOptions(use_threads=False)
+
 
 def _check_compression(compression: str) -> None:
     if compression not in COMPRESSIONS:
@@ -254,7 +256,7 @@ def _read_column(
     try:
         column = _column_of(data, _layout(kind, "none"))
         column.validate()
-    except (pa.ArrowException, OSError, StopIteration) as error:
+    except (pa.ArrowException, OSError) as error:
         raise DataLoss(what=f"Column {field.name!r} is not an Arrow message: {error}.") from error
     if len(column) != header.record_count:
         raise DataLoss(
@@ -269,13 +271,13 @@ def _column_of(message: pa.Buffer, layout: _Layout) -> pa.Array[Any]:
 
     `pa.ipc.read_record_batch` takes the message as it is, but hands each of its buffers to Arrow's
     threads, and waits: for most columns that takes longer than to decompress them and to copy the
-    message behind its schema. Raises `StopIteration` for a mark that ends a stream.
+    message behind its schema. Raises what Arrow raises for bytes that are no such message.
     """
     stream = b"".join((layout.schema_message, memoryview(message)))
-    return pa.ipc.open_stream(stream, options=_READ).read_next_batch().column(0)
-
-
-_READ = pa.ipc.IpcReadOptions(use_threads=False)
+    batch = next(pa.ipc.open_stream(stream, options=_IN_THIS_THREAD), None)
+    if batch is None:
+        raise pa.ArrowInvalid("there is no record batch")
+    return batch.column(0)
 
 
 def _field(schema: Schema, name: str) -> Field:

@@ -56,8 +56,6 @@ def _steps(column: array[int]) -> Sequence[int]:
 
 def _sums(steps: Sequence[int], length: int) -> array[int]:
     """The column of `length` values that `_steps` gave these for."""
-    if length == 1 == len(steps):  # most batches are of one write
-        return array("q", steps)
     return array("q", accumulate(_with_last_zeros(steps, length)))
 
 
@@ -68,7 +66,5 @@ def _without_last_zeros(column: array[int]) -> array[int]:
 
 def _with_last_zeros(values: Sequence[int], length: int) -> array[int]:
     column = array("q", values)
-    if len(column) >= length:
-        return column
-    column.frombytes(bytes(column.itemsize * (length - len(column))))
+    column.frombytes(bytes(column.itemsize * max(0, length - len(column))))
     return column

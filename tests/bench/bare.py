@@ -25,13 +25,13 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from tests.bench.rows import SCHEMA_DDL, WIDE_DDL, rows, wide
+from tests.bench.rows import COLUMNS, WIDE_COLUMNS, WIDE_DDL, rows, wide
 
 
 class BareRange(InputPartition):
-    """One task's number of rows, the rows of a batch, and their columns; None: the usual five."""
+    """One task's number of rows, the rows of a batch, and their columns."""
 
-    def __init__(self, count: int, batch_rows: int, columns: list[str] | None) -> None:
+    def __init__(self, count: int, batch_rows: int, columns: list[str]) -> None:
         self.count = count
         self.batch_rows = batch_rows
         self.columns = columns
@@ -39,33 +39,29 @@ class BareRange(InputPartition):
 
 class BareSource(DataSource):
     """Options: `rows` in all, `rowsPerTrigger` of one micro-batch, `batchRows`, `tasks`, and which
-    of the ten `columns`, comma-separated."""
+    of the ten `columns`, comma-separated: by default the usual five."""
 
     @classmethod
     def name(cls) -> str:
         return "bare-source"
 
     def schema(self) -> str:
-        names = self._columns()
-        if names is None:
-            return SCHEMA_DDL
-        fields = {field.split(" ")[0]: field for field in WIDE_DDL.split(", ")}
-        return ", ".join(fields[name] for name in names)
+        fields = dict(zip(WIDE_COLUMNS, WIDE_DDL.split(", "), strict=True))
+        return ", ".join(fields[name] for name in self._columns())
 
     def streamReader(self, schema: StructType) -> BareReader:
-        options = {name: text for name, text in self.options.items() if name != "columns"}
-        counts = {name: int(text) for name, text in options.items()}
+        counts = {name: int(text) for name, text in self.options.items() if name != "columns"}
         return BareReader(counts, self._columns())
 
-    def _columns(self) -> list[str] | None:
+    def _columns(self) -> list[str]:
         names = self.options.get("columns")
-        return names.split(",") if names else None
+        return names.split(",") if names is not None else COLUMNS
 
 
 class BareReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Has all its rows from the start."""
 
-    def __init__(self, options: dict[str, int], columns: list[str] | None) -> None:
+    def __init__(self, options: dict[str, int], columns: list[str]) -> None:
         # Spark gives option names in lower case.
         self._rows = options["rows"]
         self._per_trigger = options.get("rowspertrigger")
@@ -96,9 +92,7 @@ class BareReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         assert isinstance(partition, BareRange)
-        batch = rows(0, min(partition.count, partition.batch_rows))
-        if partition.columns is not None:
-            batch = wide(batch).select(partition.columns)
+        batch = wide(rows(0, min(partition.count, partition.batch_rows))).select(partition.columns)
         left = partition.count
         while left > 0:
             yield batch.slice(0, min(left, batch.num_rows))

@@ -3,6 +3,7 @@
 Ours writes exactly once and is synced on a majority before it acknowledges. Kafka is as its users
 run it: three brokers, `acks=all`, no fsync, at least once, JSON values, and a producer with large
 batches. Everything has the settings of `raftlog.spark.configure`. Both clusters run all the while.
+Small micro-batches take turns with a bare Python source and sink, which do nothing.
 """
 
 from __future__ import annotations

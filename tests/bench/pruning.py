@@ -12,7 +12,7 @@ from typing import Any
 from raftlog.chaos.cluster import ProcessCluster
 from raftlog.spark.session import SETTINGS
 from tests.bench.figures import Figure
-from tests.bench.rows import WIDE_DDL, rows, wide
+from tests.bench.rows import WIDE_COLUMNS, WIDE_DDL, rows, wide
 from tests.bench.spark import bare_scan, run_queries
 
 _ROWS = 32_000_000
@@ -20,7 +20,6 @@ _PIECE_ROWS = 250_000
 _SHARE = 100
 """The filter is for one row of so many, next to each other."""
 
-_TEN = [field.split(" ")[0] for field in WIDE_DDL.split(", ")]
 _OF_TEN = ["id", "amount"]
 
 
@@ -41,7 +40,7 @@ def pruning(folder: Path) -> Iterator[Figure]:
                 "ten": _read(cluster),
                 "two": _read(cluster, columns=_OF_TEN),
                 "filtered": _read(cluster, where=where),
-                "bare_ten": bare_scan(_ROWS, _TEN),
+                "bare_ten": bare_scan(_ROWS, WIDE_COLUMNS),
                 "bare_two": bare_scan(_ROWS, _OF_TEN),
             },
         )

@@ -10,6 +10,9 @@ SCHEMA_DDL = "id bigint, at timestamp, name string, amount double, count int"
 WIDE_DDL = SCHEMA_DDL + ", " + ", ".join(f"b_{field}" for field in SCHEMA_DDL.split(", "))
 """Ten columns: these and their copies."""
 
+COLUMNS = [field.split(" ")[0] for field in SCHEMA_DDL.split(", ")]
+WIDE_COLUMNS = [*COLUMNS, *(f"b_{name}" for name in COLUMNS)]
+
 _NAMES = 1000
 
 
@@ -26,10 +29,9 @@ def rows(start: int, count: int) -> pa.RecordBatch:
         pc.multiply(ids.cast(pa.float64()), 0.25),
         residue.cast(pa.int32()),
     ]
-    return pa.RecordBatch.from_arrays(columns, names=["id", "at", "name", "amount", "count"])
+    return pa.RecordBatch.from_arrays(columns, names=COLUMNS)
 
 
 def wide(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The rows with all ten columns."""
-    names = [*batch.schema.names, *(f"b_{name}" for name in batch.schema.names)]
-    return pa.RecordBatch.from_arrays([*batch.columns, *batch.columns], names=names)
+    return pa.RecordBatch.from_arrays([*batch.columns, *batch.columns], names=WIDE_COLUMNS)

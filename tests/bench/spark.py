@@ -18,7 +18,7 @@ from raftlog.chaos.cluster import ProcessCluster
 from raftlog.client.log_client import LogClient
 from raftlog.spark.session import CHECKPOINTS, SETTINGS
 from tests.bench.figures import Figure
-from tests.bench.rows import SCHEMA_DDL, rows
+from tests.bench.rows import COLUMNS, SCHEMA_DDL, rows
 
 _PIECE_ROWS = 250_000
 _READ_ROWS = 10_000_000
@@ -188,9 +188,9 @@ def query(
     }
 
 
-def bare_scan(rows: int, columns: Sequence[str] = ()) -> dict[str, Any]:
-    """So many rows from a Python source that has them in memory to nowhere: what any source in
-    Python comes to at best. `columns`: of the ten; by default the usual five."""
+def bare_scan(rows: int, columns: Sequence[str] = COLUMNS) -> dict[str, Any]:
+    """So many rows of these columns from a Python source that has them in memory to nowhere: what
+    any source in Python comes to at best."""
     options = {"batchRows": "10000", "tasks": "2", "rows": str(rows), "columns": ",".join(columns)}
     return query("bare-source", options, "noop", {})
 
