@@ -422,7 +422,7 @@ class PulledEntries:
     """How far the sender knows its log to be committed."""
     prev_index: LogIndex
     prev_term: Term
-    """The entry before the first of these, as the sender's log has it."""
+    """The entry before the first of these. (0, 0): the sender does not know it to be committed."""
     entries: tuple[Entry, ...]
 
 

@@ -19,6 +19,7 @@ from raftlog.core.types import LogIndex, Offset
 from raftlog.machines.byte_index import ByteIndex
 from raftlog.machines.byte_positions import BytePositions
 from raftlog.machines.digest import DIGEST_BYTES, StateDigest
+from raftlog.machines.rules import RULES_WITH_POINTS
 from raftlog.machines.state import ExtentsState
 
 NO_EPOCH = -1
@@ -242,7 +243,7 @@ class ExtentIndex:
         digest.number(self.log_start_offset)
         digest.number(self.high_water_mark)
         rows = self._rows
-        if rules >= 3:
+        if rules >= RULES_WITH_POINTS:
             digest.number(rows.byte_positions[-1])
             digest.raw(self._digest)
             self._positions.digest_into(digest)

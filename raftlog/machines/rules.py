@@ -31,6 +31,9 @@ from raftlog.errors import LogFromNewerVersion
 RULES_FIRST = 1
 """The rules of a log without a `Rules` entry."""
 
+RULES_WITH_POINTS = 3
+"""The first rules under which topics have snapshots; extents are no part of their state then."""
+
 RULES_WITH_MEMBERS = 4
 """The first rules under which nodes come and go."""
 

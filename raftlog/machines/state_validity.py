@@ -14,7 +14,7 @@ from raftlog.machines.commands import TopicInfo
 from raftlog.machines.digest import DIGEST_BYTES
 from raftlog.machines.evolution import problem_of_schema
 from raftlog.machines.kv import Result
-from raftlog.machines.rules import RULES_WITH_KV
+from raftlog.machines.rules import RULES_WITH_KV, RULES_WITH_POINTS
 from raftlog.machines.state import (
     AgesState,
     ControllerState,
@@ -30,8 +30,8 @@ from raftlog.machines.state import (
 
 def problem_of_topic_state(state: TopicState) -> str | None:
     """What is wrong with the state, or None."""
-    if state.rules < 3:
-        return f"a topic's state under rules {state.rules}; there is none below 3"
+    if state.rules < RULES_WITH_POINTS:
+        return f"a topic's state under rules {state.rules}; there is none below {RULES_WITH_POINTS}"
     numbers = (
         state.last_index,
         state.now_us,

@@ -59,7 +59,7 @@ from raftlog.machines.outcomes import (
     refused,
 )
 from raftlog.machines.producers import ProducerTable
-from raftlog.machines.rules import RULES_FIRST, known_rules, next_rules
+from raftlog.machines.rules import RULES_FIRST, RULES_WITH_POINTS, known_rules, next_rules
 from raftlog.machines.schema import Schema
 from raftlog.machines.settings import TopicSetting, digest_settings
 from raftlog.machines.state import TopicState
@@ -138,7 +138,9 @@ class TopicMachine:
 
     def state(self) -> TopicState:
         """The whole logical state, without the extents. The rules must be 3 or later. O(state)."""
-        assert self.rules >= 3, "under older rules the extents are part of the state"
+        assert self.rules >= RULES_WITH_POINTS, (
+            "under older rules the extents are part of the state"
+        )
         return TopicState(
             rules=self.rules,
             last_index=self._last_index,
@@ -364,7 +366,9 @@ class TopicMachine:
         `offset` divides stays, and so do iterators over what is dropped. The rules must be 3 or
         later.
         """
-        assert self.rules >= 3, "under older rules the extents are part of the state"
+        assert self.rules >= RULES_WITH_POINTS, (
+            "under older rules the extents are part of the state"
+        )
         self._extents.drop_before(offset)
 
     # ------------------------------------------------------------ queries

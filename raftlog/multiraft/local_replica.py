@@ -37,6 +37,7 @@ from raftlog.machines.contract import StateMachine
 from raftlog.machines.group_info import ControllerInfo, GroupInfo
 from raftlog.machines.kv import KvMachine
 from raftlog.machines.outcomes import Outcome
+from raftlog.machines.rules import RULES_WITH_POINTS
 from raftlog.machines.topic import TopicMachine
 from raftlog.multiraft.effects import HistoryCompared, StateCompared
 from raftlog.multiraft.group_events import GroupEvents, GroupStatus
@@ -397,7 +398,9 @@ class LocalReplica:
         names of the files that nothing refers to any more."""
         obsolete = self.image.take(image, received)
         machine = self.replica.machine
-        if isinstance(machine, TopicMachine):
+        # One whose snapshot was damaged replays its log while the image is repaired, and may not be
+        # back at the rules under which it can do without extents.
+        if isinstance(machine, TopicMachine) and machine.rules >= RULES_WITH_POINTS:
             machine.drop_extents_before(image.history_end)
         self._note_history()
         return obsolete

@@ -189,7 +189,8 @@ class PullAnswers:
         """The answer with the entries that were read. Raises `CorruptFile`."""
         raft = local.raft
         entries = read.entries() if read is not None else ()
-        known = raft.log.base_index <= row.index <= raft.log.last_index
+        # What this node does not know to be committed may not be what an observer has there.
+        known = raft.log.base_index <= row.index <= raft.commit_index
         return PulledEntries(
             group=row.group,
             sender=self._node,

@@ -19,7 +19,7 @@ from raftlog.core.types import (
     Term,
 )
 from raftlog.errors import CorruptFile, DiskFull, Internal, Overloaded
-from raftlog.image.manifest import MANIFEST_COPIES, read_image
+from raftlog.image.manifest import MANIFEST_COPIES, SnapshotInfo, read_image
 from raftlog.machines.commands import RegisterNode, Rules, SnapshotPoint
 from raftlog.machines.group_info import CONTROLLER
 from raftlog.machines.rules import RULES_LATEST
@@ -500,3 +500,12 @@ def test_damaged_snapshots_are_made_again_though_older_points_are_replayed() -> 
     assert not [event for event in scene.driver.told if isinstance(event, CompactionFailed)]
     assert scene.topics[1].image.manifest.index > image.index
     assert scene.offsets() == list(range(6 * (EVERY + 1)))
+
+
+def test_an_image_is_taken_by_a_replica_that_is_back_at_older_rules() -> None:
+    """Its snapshot was damaged, and is repaired before the log is replayed to where rules rose."""
+    local = Scene(rules=2).topics[1]
+    image = local.image.manifest
+    snapshot = SnapshotInfo(index=LogIndex(1), term=Term(1), mark=Offset(0), state_hash=bytes(8))
+    local.take_image(replace(image, generation=1, snapshots=(snapshot,)))
+    assert local.image.manifest.index == 1

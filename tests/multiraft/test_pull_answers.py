@@ -6,8 +6,24 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from raftlog.core.messages import PeerMessage, PullDone, PulledEntries, PullRequest, PullRow
-from raftlog.core.types import NOBODY, LogIndex, NodeId, Term
+from raftlog.core.messages import (
+    AppendRequest,
+    PeerMessage,
+    PullDone,
+    PulledEntries,
+    PullRequest,
+    PullRow,
+)
+from raftlog.core.types import (
+    EMPTY_PAYLOAD,
+    NO_INDEX,
+    NOBODY,
+    Entry,
+    EntryKind,
+    LogIndex,
+    NodeId,
+    Term,
+)
 from tests.multiraft.test_placed_replicas import GROUP, ONE, TWO, Node
 
 OBSERVER = NodeId(9)
@@ -75,3 +91,32 @@ def test_what_is_in_memory_is_answered_at_once(tmp_path: Path) -> None:
     assert entries.entries[-1].index == parent.multiraft.replicas.of_controller.raft.commit_index
     assert isinstance(done, PullDone)
     assert parent.reads == []
+
+
+def test_an_observer_is_told_of_no_entry_that_is_not_known_to_be_committed(
+    tmp_path: Path,
+) -> None:
+    """It may be ahead of a node that has started again: what that has there may be replaced."""
+    parent = Parent(tmp_path)
+    parent.create(ONE, TWO)
+    entry = Entry(LogIndex(1), Term(1), EntryKind.NOOP, EMPTY_PAYLOAD)
+    leads = AppendRequest(
+        group=GROUP,
+        sender=TWO,
+        to=ONE,
+        term=Term(1),
+        prev_index=NO_INDEX,
+        prev_term=Term(0),
+        entries=(entry,),
+        commit_index=NO_INDEX,
+    )
+    parent.multiraft.receive(TWO, [leads])
+    parent.run_pending()
+    assert parent.multiraft.replicas[GROUP].raft.log.last_term == 1
+    row = PullRow(group=GROUP, index=entry.index, term=Term(2), leader_term=Term(0), leader=NOBODY)
+    request = PullRequest(sender=OBSERVER, to=ONE, number=NUMBER, rows=(row,))
+    parent.multiraft.receive(OBSERVER, [request])
+    parent.run_pending()
+    answer, _ = parent.sent
+    assert isinstance(answer, PulledEntries)
+    assert (answer.leader, answer.prev_index, answer.prev_term) == (TWO, 0, 0)
