@@ -46,12 +46,13 @@ class CalmCluster:
         compaction = drawn.compaction
         if snapshot_entries is not None:
             compaction = replace(compaction, entries_max=snapshot_entries)
+        staying = replace(drawn.leaders, spread=False)
         self.settings = replace(
             drawn,
             nodes=3,
             crash_in_recovery=0.0,
             quiesce_refresh_ticks=quiesce_refresh_ticks,
-            **{"compaction": compaction} | others,
+            **{"compaction": compaction, "leaders": staying} | others,
             scrubs=ScrubLimits(),
             timing=replace(
                 drawn.timing,

@@ -142,6 +142,7 @@ class Simulation:
             groups=self.groups,
         )
         self.topics: dict[GroupId, tuple[TopicInfo, TopicHistory]] = {}
+        self._founding = self.settings.founded
 
     def groups(self) -> list[GroupId]:
         return [CONTROLLER_GROUP, *self.topics]
@@ -154,7 +155,9 @@ class Simulation:
         for node in self.nodes:
             self.clients.spawn(f"register {node}", self.clients.register(node, RULES_LATEST))
         for number in range(settings.topics):
-            self.clients.spawn(f"topic {number}", self._use_topic(f"topic-{number}"))
+            self.clients.spawn(f"topic {number}", self._create_topic(f"topic-{number}"))
+        if settings.founded:
+            self._found()
         if settings.topics > 1:
             self.clients.spawn("come and go", self.clients.come_and_go("scratch"))
         self.faults.start()
@@ -162,8 +165,9 @@ class Simulation:
         self.replacing.start()
         self.leaders.start()
         self.observers.start()
-        events_max = settings.chaos_events_max
-        simulator.run_until(settings.chaos_us, lambda: simulator.events >= events_max)
+        until_us = simulator.now_us + settings.chaos_us
+        events_max = simulator.events + settings.chaos_events_max
+        simulator.run_until(until_us, lambda: simulator.events >= events_max)
         simulator.note("heal")
         self.faults.heal()
         self.leaders.stop()
@@ -207,21 +211,35 @@ class Simulation:
             simulator.counts,
         )
 
-    def _use_topic(self, name: str) -> Task:
-        """Create a topic, then let its clients begin."""
+    def _found(self) -> None:
+        """Nothing goes wrong before the topics are there; then all clients begin."""
+        self.network.faulty = False
+        self._await("the topics", self._has_topics, FINISH_US_MAX)
+        self.network.faulty = True
+        self._founding = False
+        for topic, history in self.topics.values():
+            self._use_topic(topic, history)
+
+    def _create_topic(self, name: str) -> Task:
         clients, settings = self.clients, self.settings
         topic = yield from clients.create_topic(name)
         yield from clients.raise_rules(topic)
         history = TopicHistory(topic.group, self.checker)
+        if settings.retention:
+            yield from clients.configure(topic, history)
+        self.topics[topic.group] = (topic, history)
+        if not self._founding:
+            self._use_topic(topic, history)
+
+    def _use_topic(self, topic: TopicInfo, history: TopicHistory) -> None:
+        """Let its clients begin."""
+        clients, settings, name = self.clients, self.settings, topic.name
         groups = [
             ReaderGroup(
                 self.network.positions, topic, history, name=f"{name}-group-{number}", stalls=stalls
             )
             for number, stalls in enumerate(settings.reader_groups)
         ]
-        if settings.retention:
-            yield from clients.configure(topic, history)
-        self.topics[topic.group] = (topic, history)
         for number in range(settings.producers):
             clients.start_producer(topic, history, f"{name}-producer-{number}")
         for number in range(settings.writers):
@@ -286,9 +304,11 @@ class Simulation:
     def _acknowledged(self) -> int:
         return sum(history.acknowledged_records for _, history in self.topics.values())
 
+    def _has_topics(self) -> bool:
+        return len(self.topics) == self.settings.topics
+
     def _above_floor(self) -> bool:
-        there = len(self.topics) == self.settings.topics
-        return there and self._acknowledged() >= ACKNOWLEDGED_MIN
+        return self._has_topics() and self._acknowledged() >= ACKNOWLEDGED_MIN
 
     def _heal_damage(self) -> None:
         """Every replica is scrubbed; what is found heals, and then every file is whole."""

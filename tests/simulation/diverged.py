@@ -7,7 +7,7 @@ from typing import Any
 
 from raftlog.comparison import Trust
 from raftlog.core.types import LogIndex, NodeId, Payload
-from raftlog.machines.commands import Append
+from raftlog.machines.commands import Append, Command
 from raftlog.machines.outcomes import Appended
 from raftlog.wire.codec import encode_command
 from tests.simulation.calm import VOTERS, CalmCluster
@@ -56,11 +56,13 @@ class Scene:
         return changed
 
     def change(self, changed: NodeId, *, by: int = 1) -> None:
-        """A bit flips while the next command is applied: from then on every offset is wrong."""
+        """A bit flips while the next append is applied: from then on every offset is wrong."""
         machine = self.cluster.local(changed, self.group).machine
         sound = machine.apply
 
-        def apply(index: LogIndex, command: Append) -> Any:
+        def apply(index: LogIndex, command: Command) -> Any:
+            if not isinstance(command, Append):
+                return sound(index, command)
             machine.apply = sound
             batch = replace(command.batch, record_count=command.batch.record_count + by)
             return sound(index, replace(command, batch=batch))

@@ -93,7 +93,7 @@ class KvSimulation(Simulation):
 
     def __init__(self, seed: int) -> None:
         settings = draw(Simulator(seed).random("swarm"))
-        super().__init__(seed, replace(settings, chaos_events_max=CHAOS_EVENTS_MAX))
+        super().__init__(seed, replace(settings, chaos_events_max=CHAOS_EVENTS_MAX, pace=1))
         self.kv: GroupId | None = None
         self.history = KvHistory()
 

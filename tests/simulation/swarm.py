@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from random import Random
+from typing import NamedTuple
 
 from raftlog.core.types import RaftTiming, lease_length_us
 from raftlog.machines.settings import (
@@ -36,10 +37,14 @@ class Settings:
 
     nodes: int
     topics: int
+    founded: bool
+    """Are the topics made before anything goes wrong?"""
     chaos_us: int
     """How long faults are injected; healing follows."""
     chaos_events_max: int
-    """Healing follows as well after so many events: most seeds with fast clients are short."""
+    """Healing follows as well after so many events."""
+    pace: int
+    """So many times longer clients think while faults are injected."""
     busy_while_healing: bool
     """Do clients go on as before while nodes and groups come back? They rest otherwise."""
     # time
@@ -198,18 +203,21 @@ def draw(random: Random) -> Settings:
     tick_us = pick((50, 100, 200, 400, 800)) * MILLISECOND
     settings = Settings(
         nodes=(nodes := pick((3, 3, 3, 3, 3, 3, 5, 1))),
-        topics=pick((1, 1, 2)),
-        chaos_us=pick((100, 200, 800)) * tick_us,
+        topics=pick((1, 1, 1, 2)),
+        founded=pick((*[True] * 15, False)),
+        chaos_us=(chaos := _chaos(random, tick_us)).us,
+        chaos_events_max=chaos.events_max,
+        pace=chaos.pace,
         tick_us=tick_us,
         tick_drift=pick((0.0, 0.05, 0.3)),
         turn_us=pick((0, 50, 2_000)),
         work_us=pick((1, 100, 2_000)),
         timing=(timing := _timing(random)),
         latency_us=pick((100, 1_000, 5_000, 20_000)),
-        spike_share=pick((0.0, 0.0, 0.01, 0.05)),
-        loss=pick((0.0, 0.0, 0.01, 0.05, 0.15)),
-        duplication=pick((0.0, 0.0, 0.02, 0.1)),
-        reordering=pick((0.0, 0.0, 0.05, 0.3)),
+        spike_share=pick((0.0, 0.0, 0.02, 0.1)),
+        loss=pick((0.0, 0.0, 0.05, 0.15)),
+        duplication=pick((0.0, 0.0, 0.1, 0.3)),
+        reordering=pick((0.0, 0.0, 0.1, 0.4)),
         write_us=pick((200, 2_000, 10_000, 50_000)),
         read_notice_us=pick((1, 2_000, 20 * tick_us)),
         catch_up=_catch_up(random, tick_us),
@@ -223,15 +231,15 @@ def draw(random: Random) -> Settings:
         idle_ticks=pick((3, 10)),
         slow_disk_ticks=pick((5, 20, 60)),
         full_disk_ticks=pick((2, 10)),
-        fault_interval_us=pick((5, 10, 20, 40)) * tick_us,
+        fault_interval_us=chaos.fault_interval_us,
         fault_us=pick((3, 10, 25)) * tick_us,
         weights=tuple((fault, pick(WEIGHTS.get(fault, (0, 0, 1, 2, 5)))) for fault in FAULTS),
         crash_in_recovery=pick((0.0, 0.1, 0.4)),
-        producers=pick((1, 2, 3)),
+        producers=pick((1, 2)),
         window=pick((1, 1, 2, 4)),
         writers=pick((0, 1, 2)),
         rivals=pick((0.0, 0.6)),
-        readers=pick((1, 2, 4)),
+        readers=pick((1, 2)),
         expiries=pick((False, True)),
         records_max=pick((1, 5, 20)),
         body_padding=pick((0, 10, 300)),
@@ -251,7 +259,6 @@ def draw(random: Random) -> Settings:
         moves_leaders=pick((False, True)),
         leaders=_leaders(random),
         observers=pick((0, 0, 0, 1, 3)),
-        chaos_events_max=pick((200, 300, 300, 300, 4_000)),
         replaces_nodes=pick((False, True)),
         busy_while_healing=pick((False, False, True)) and _outpaces_clients(timing),
     )
@@ -298,6 +305,32 @@ def with_leases(settings: Settings) -> Settings:
     weights = tuple((name, 0 if name == CLOCK_SPEED else n) for name, n in settings.weights)
     timing = replace(settings.timing, lease_us=lease_us)
     return replace(settings, timing=timing, weights=weights)
+
+
+class _Chaos(NamedTuple):
+    """What is drawn together of how long, and how close together, faults are."""
+
+    us: int
+    events_max: int
+    fault_interval_us: int
+    pace: int
+
+
+def _chaos(random: Random, tick_us: int) -> _Chaos:
+    """Short histories with faults close together find most bugs soonest; some take long ones, and
+    some take a cluster that is idle for long."""
+    pick = random.choice
+    match pick((*["short"] * 18, "long", "idle")):
+        case "short":
+            ticks, events_max = pick((30, 100)), pick((300, 500))
+            interval, pace = pick((1, 2, 4, 8)), pick((1, 3, 9))
+        case "long":
+            ticks, events_max = pick((200, 800)), 3_000
+            interval, pace = pick((2, 5, 10)), pick((1, 3))
+        case _:
+            ticks, events_max = 2_000, 3_000
+            interval, pace = pick((20, 40)), 30
+    return _Chaos(ticks * tick_us, events_max, interval * tick_us, pace)
 
 
 def _catch_up(random: Random, tick_us: int) -> CatchUpLimits:

@@ -65,7 +65,7 @@ class Tasks:
         self._unanswered: dict[str, Callable[[Any], None]] = {}
         """What gives each task that has asked its answer."""
         self._healings = 0
-        self._pace = 1
+        self._pace = settings.pace
 
     @property
     def unfinished(self) -> list[str]:
@@ -87,7 +87,7 @@ class Tasks:
         self._pace = RESTING_PACE
 
     def work(self) -> None:
-        """Think no longer than at first."""
+        """Think as little as clients do without faults."""
         self._pace = 1
         self._wake_all()
 
