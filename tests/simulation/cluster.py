@@ -142,6 +142,7 @@ class Simulation:
             groups=self.groups,
         )
         self.topics: dict[GroupId, tuple[TopicInfo, TopicHistory]] = {}
+        self._reader_groups: dict[GroupId, list[ReaderGroup]] = {}
         self._founding = self.settings.founded
 
     def groups(self) -> list[GroupId]:
@@ -225,6 +226,12 @@ class Simulation:
         topic = yield from clients.create_topic(name)
         yield from clients.raise_rules(topic)
         history = TopicHistory(topic.group, self.checker)
+        self._reader_groups[topic.group] = [
+            ReaderGroup(
+                self.network.positions, topic, history, name=f"{name}-group-{number}", stalls=stalls
+            )
+            for number, stalls in enumerate(settings.reader_groups)
+        ]
         if settings.retention:
             yield from clients.configure(topic, history)
         self.topics[topic.group] = (topic, history)
@@ -234,12 +241,6 @@ class Simulation:
     def _use_topic(self, topic: TopicInfo, history: TopicHistory) -> None:
         """Let its clients begin."""
         clients, settings, name = self.clients, self.settings, topic.name
-        groups = [
-            ReaderGroup(
-                self.network.positions, topic, history, name=f"{name}-group-{number}", stalls=stalls
-            )
-            for number, stalls in enumerate(settings.reader_groups)
-        ]
         for number in range(settings.producers):
             clients.start_producer(topic, history, f"{name}-producer-{number}")
         for number in range(settings.writers):
@@ -252,7 +253,7 @@ class Simulation:
             clients.spawn(f"{name}-reader-{number}", clients.read(topic, history))
         for number in range(settings.alterers):
             clients.spawn(f"{name}-alterer-{number}", alter(clients, topic, history, number))
-        for group in groups:
+        for group in self._reader_groups[topic.group]:
             clients.spawn(group.name, group.run(clients))
         if settings.expiries:
             clients.spawn(f"{name}-expiry", clients.expire_epochs(topic))

@@ -251,7 +251,7 @@ def draw(random: Random) -> Settings:
         arrow_share=pick((0.0, 0.5, 1.0)),
         retention=pick((*[()] * 4, *_RETENTIONS)),
         retention_ticks=pick((3, 10)),
-        chunk_damage=pick((0.0, 0.3)),
+        chunk_damage=pick((0.0, 0.2)),
         small_file_bytes=pick((0, 1_000, 1_000_000)),
         scrubs=_scrubs(random, tick_us),
         damage_weight=(damage_weight := pick((0, 0, 20))),
