@@ -151,6 +151,7 @@ class Simulation:
     def go(self) -> Result:
         """Raises `Violation`, or what a replica itself raised."""
         simulator, settings = self.simulator, self.settings
+        self.network.faulty = not settings.founded
         for node in self.nodes.values():
             node.start()
         for node in self.nodes:
@@ -213,8 +214,7 @@ class Simulation:
         )
 
     def _found(self) -> None:
-        """Nothing goes wrong before the topics are there; then all clients begin."""
-        self.network.faulty = False
+        """Wait for the topics, and let all clients begin."""
         self._await("the topics", self._has_topics, FINISH_US_MAX)
         self.network.faulty = True
         self._founding = False

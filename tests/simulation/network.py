@@ -26,6 +26,10 @@ CONNECT_US = 50_000
 """How long a node waits before it tries again to open its stream to a peer."""
 
 
+DAMAGED_WHEN_HEALED = 3
+"""Chunks of images. More would let none of those arrive that consist of many."""
+
+
 class Network:
     """Directed links between nodes. A healed network only delays. Frames need no stream here, but
     opening one is an event for the node that opened it.
@@ -45,6 +49,7 @@ class Network:
         self._cuts: dict[Link, int] = {}
         self._last_arrival: dict[Link, int] = {}
         self.faulty = True
+        self._damaged_when_healed = DAMAGED_WHEN_HEALED
         self.positions = Positions()
         """What every node can read in the key-value store."""
 
@@ -120,12 +125,16 @@ class Network:
             self._carry(link, frame)
 
     def _damaged(self, message: PeerMessage) -> PeerMessage:
-        """The message, or a chunk of an image with another byte: also in a healed network, where
-        most images travel. It is noticed, and asked for again."""
+        """The message, or a chunk of an image with another byte: a few also in a healed network,
+        where most images travel. One that is noticed is asked for again."""
         if not isinstance(message, ImageChunk) or not message.data:
             return message
         if self._random.random() >= self._settings.chunk_damage:
             return message
+        if not self.faulty:
+            if not self._damaged_when_healed:
+                return message
+            self._damaged_when_healed -= 1
         self._simulator.counts["chunk damaged"] += 1
         place = self._random.randrange(len(message.data))
         flipped = bytes([message.data[place] ^ 1])
