@@ -143,7 +143,6 @@ class Simulation:
         )
         self.topics: dict[GroupId, tuple[TopicInfo, TopicHistory]] = {}
         self._reader_groups: dict[GroupId, list[ReaderGroup]] = {}
-        self._founding = self.settings.founded
 
     def groups(self) -> list[GroupId]:
         return [CONTROLLER_GROUP, *self.topics]
@@ -151,15 +150,7 @@ class Simulation:
     def go(self) -> Result:
         """Raises `Violation`, or what a replica itself raised."""
         simulator, settings = self.simulator, self.settings
-        self.network.faulty = not settings.founded
-        for node in self.nodes.values():
-            node.start()
-        for node in self.nodes:
-            self.clients.spawn(f"register {node}", self.clients.register(node, RULES_LATEST))
-        for number in range(settings.topics):
-            self.clients.spawn(f"topic {number}", self._create_topic(f"topic-{number}"))
-        if settings.founded:
-            self._found()
+        self._found()
         if settings.topics > 1:
             self.clients.spawn("come and go", self.clients.come_and_go("scratch"))
         self.faults.start()
@@ -214,14 +205,24 @@ class Simulation:
         )
 
     def _found(self) -> None:
-        """Wait for the topics, and let all clients begin."""
-        self._await("the topics", self._has_topics, FINISH_US_MAX)
-        self.network.faulty = True
-        self._founding = False
-        for topic, history in self.topics.values():
-            self._use_topic(topic, history)
+        """Start the nodes, and begin to make the topics. In most seeds wait for them, and then let
+        their clients begin."""
+        founded = self.settings.founded
+        self.network.faulty = not founded
+        for node in self.nodes.values():
+            node.start()
+        for node in self.nodes:
+            self.clients.spawn(f"register {node}", self.clients.register(node, RULES_LATEST))
+        for number in range(self.settings.topics):
+            task = self._create_topic(f"topic-{number}", used_at_once=not founded)
+            self.clients.spawn(f"topic {number}", task)
+        if founded:
+            self._await("the topics", self._has_topics, FINISH_US_MAX)
+            self.network.faulty = True
+            for topic, history in self.topics.values():
+                self._use_topic(topic, history)
 
-    def _create_topic(self, name: str) -> Task:
+    def _create_topic(self, name: str, *, used_at_once: bool) -> Task:
         clients, settings = self.clients, self.settings
         topic = yield from clients.create_topic(name)
         yield from clients.raise_rules(topic)
@@ -235,7 +236,7 @@ class Simulation:
         if settings.retention:
             yield from clients.configure(topic, history)
         self.topics[topic.group] = (topic, history)
-        if not self._founding:
+        if used_at_once:
             self._use_topic(topic, history)
 
     def _use_topic(self, topic: TopicInfo, history: TopicHistory) -> None:

@@ -221,11 +221,7 @@ def draw(random: Random) -> Settings:
         write_us=pick((200, 2_000, 10_000, 50_000)),
         read_notice_us=pick((1, 2_000, 20 * tick_us)),
         catch_up=_catch_up(random, tick_us),
-        log_limits=LogLimits(
-            segment_bytes_max=pick((2_000, 10_000, 1_000_000)),
-            preallocate_bytes=pick((0, 4_096, 65_536)),
-            payload_cache_bytes_max=pick((0, 20_000, 1_000_000)),
-        ),
+        log_limits=_log_limits(random),
         compaction=_compaction(random),
         images=_images(random),
         idle_ticks=pick((3, 10)),
@@ -339,6 +335,15 @@ def _catch_up(random: Random, tick_us: int) -> CatchUpLimits:
         peer_bytes_max=pick((100, 2_000, 1_000_000)),
         node_bytes_max=pick((1_000, 1_000_000)),
         bytes_per_s=pick((10_000, 1_000_000)) * 1_000_000 // tick_us,
+    )
+
+
+def _log_limits(random: Random) -> LogLimits:
+    pick = random.choice
+    return LogLimits(
+        segment_bytes_max=pick((2_000, 10_000, 1_000_000)),
+        preallocate_bytes=pick((0, 4_096, 65_536)),
+        payload_cache_bytes_max=pick((0, 20_000, 1_000_000)),
     )
 
 
