@@ -329,6 +329,10 @@ class Running:
         for line in lines[-LAST_WORDS_LINES:]:
             say(f"  {line}")
         say(f"  The whole log: {log_file}")
+        if others := sorted({*self.children} - {node}):
+            nodes = ", ".join(map(str, others))
+            command = f"raftlog serve --node N --data {shlex.quote(str(self.cluster.folder))}"
+            say(f"  This stops all nodes. Those that can serve ({nodes}) start alone: {command}")
         return typer.Exit(code if code > 0 else int(ExitCode.FAILED))
 
 

@@ -120,4 +120,6 @@ def test_up_does_not_go_on_without_a_node_that_was_not_removed(
     with pytest.raises(typer.Exit) as ended:
         wait(up, timeout_s=20)
     assert ended.value.exit_code == ExitCode.NODE_REFUSED
-    assert "node 3 ended while it started" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "node 3 ended while it started" in told
+    assert f"(1, 2) start alone: raftlog serve --node N --data {up.cluster.folder}" in told
