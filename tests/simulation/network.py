@@ -31,8 +31,8 @@ DAMAGED_WHEN_HEALED = 3
 
 
 class Network:
-    """Directed links between nodes. A healed network only delays. Frames need no stream here, but
-    opening one is an event for the node that opened it.
+    """Directed links between nodes. A healed network delays, and damages a few chunks of images at
+    most. Frames need no stream here, but opening one is an event for the node that opened it.
     """
 
     def __init__(self, simulator: Simulator, settings: Settings) -> None:
