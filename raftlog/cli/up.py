@@ -329,10 +329,10 @@ class Running:
         for line in lines[-LAST_WORDS_LINES:]:
             say(f"  {line}")
         say(f"  The whole log: {log_file}")
-        if others := sorted({*self.children} - {node}):
-            nodes = ", ".join(map(str, others))
+        if alive := sorted(other for other, child in self.children.items() if child.poll() is None):
+            nodes = ", ".join(map(str, alive))
             command = f"raftlog serve --node N --data {shlex.quote(str(self.cluster.folder))}"
-            say(f"  This stops all nodes. Those that can serve ({nodes}) start alone: {command}")
+            say(f"  This stops all nodes. Those that could serve ({nodes}) start alone: {command}")
         return typer.Exit(code if code > 0 else int(ExitCode.FAILED))
 
 

@@ -304,7 +304,7 @@ def with_leases(settings: Settings) -> Settings:
 
 
 class _Chaos(NamedTuple):
-    """What is drawn together of how long, and how close together, faults are."""
+    """How long faults go on, how close together they are, and how busy clients are meanwhile."""
 
     us: int
     events_max: int
