@@ -60,6 +60,7 @@ DEV = [
     "grpcio-tools==1.85.1",
     "mkdocs-material>=9.5,<10",
     "mkdocstrings[python]>=1,<2",
+    "pymdown-extensions<13",  # of which mkdocs-material takes any: 13 wants Python 3.11.5
     "mypy>=2.4,<2.5",
     "pyarrow-stubs>=20.0.0.20260819",
     "types-grpcio>=1.85.0,<2",
