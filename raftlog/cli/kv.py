@@ -14,6 +14,7 @@ import typer
 from raftlog.cli.output import Format, FormatOption, one_line, plain, say, show_json, show_table
 from raftlog.cli.session import ServersOption, session_of
 from raftlog.errors import ExitCode
+from raftlog.machines.limits import INTEGER_MAX
 
 if TYPE_CHECKING:
     from raftlog import KeyChange, KeyValue
@@ -32,6 +33,7 @@ class Reads(StrEnum):
     TWO_STEP = "two-step"
 
 
+VERSION_MAX = INTEGER_MAX - 1
 KeyArgument = Annotated[str, typer.Argument(metavar="KEY", show_default=False)]
 ValueArgument = Annotated[
     str,
@@ -45,6 +47,7 @@ ExpectedOption = Annotated[
     int | None,
     typer.Option(
         min=0,
+        max=VERSION_MAX,
         help="Only if the key has this version; 0: only if it is absent.",
         show_default=False,
     ),
@@ -109,7 +112,11 @@ def cas(
     expected: Annotated[
         int,
         typer.Argument(
-            metavar="VERSION", min=0, help="0: the key must be absent.", show_default=False
+            metavar="VERSION",
+            min=0,
+            max=VERSION_MAX,
+            help="0: the key must be absent.",
+            show_default=False,
         ),
     ],
     value: ValueArgument,

@@ -15,6 +15,7 @@ from raftlog.client.connection import Connection
 from raftlog.client.group_moves import GroupMoves, Moved, Progress, listed
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId
 from raftlog.errors import (
+    AddressTaken,
     InvalidOption,
     NodeRemoved,
     NodeUnknown,
@@ -24,9 +25,7 @@ from raftlog.errors import (
 )
 from raftlog.machines.commands import AddNode, RetireNode, SetDuty, SetParents
 from raftlog.machines.limits import INTEGER_MAX, REPLICAS_MAX
-from raftlog.placement import (
-    Move,
-)
+from raftlog.placement import Move
 from raftlog.wire.calls import (
     ADD_NODE,
     RETIRE_NODE,
@@ -149,6 +148,9 @@ class ClusterMembers:
             observer=observer,
             parents=nodes_argument("parents", parents),
         )
+        there = self._moves.at(address)  # an address may have several names
+        if there in {each.node for each in self.placements().nodes} - {NodeId(node)}:
+            raise AddressTaken(address=address, node=there)
         return not self._connection.call_leader(CONTROLLER_GROUP, ADD_NODE, call).known_before
 
     def add_replacement(self, old: int, new: int, address: str) -> bool:

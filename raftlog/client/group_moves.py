@@ -214,15 +214,16 @@ class GroupMoves:
 
     def heard(self) -> set[NodeId]:
         """The nodes that answer."""
-        found = set()
-        for node in self.placements().nodes:
-            with suppress(RaftlogError):
-                described = self._connection.ask(
-                    node.address, DESCRIBE_CLUSTER, DescribeCluster(), self._view_timeout_s
-                )
-                if described.node == node.node:  # another one may listen at its address
-                    found.add(node.node)
-        return found
+        # Another one may listen at a node's address.
+        return {each.node for each in self.placements().nodes if self.at(each.address) == each.node}
+
+    def at(self, address: str) -> NodeId | None:
+        """The node of this cluster that answers at an address, if one does."""
+        call = DescribeCluster()
+        with suppress(RaftlogError):
+            described = self._connection.ask(address, DESCRIBE_CLUSTER, call, self._view_timeout_s)
+            return described.node
+        return None
 
     def _unfinished(self, moves: Sequence[Move], timeout_s: float) -> ChangeUnfinished:
         what, last = f"Moving {_names(moves)}", self._silent(moves)

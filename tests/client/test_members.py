@@ -12,6 +12,7 @@ import pytest
 from raftlog.client import group_moves
 from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import (
+    AddressTaken,
     ChangeUnfinished,
     GroupUnknown,
     InvalidOption,
@@ -114,6 +115,15 @@ def test_a_plan_that_somebody_overtook_is_not_carried_out() -> None:
         with pytest.raises(PlacementOutdated):
             list(members.carry_out(old[1:], timeout_s=PATIENCE_S))
         assert cluster.places()["a"] == (1, 5)
+
+
+def test_the_address_of_another_node_is_taken_by_whatever_name_it_is_given() -> None:
+    with scene(4) as cluster, cluster.members() as members:
+        other_name = cluster.addresses[NodeId(2)].replace("127.0.0.1", "localhost")
+        with pytest.raises(AddressTaken, match="is node 2's"):
+            members.add(4, other_name)
+        assert 4 not in cluster.machine.nodes
+        assert members.add(4, cluster.addresses[NodeId(4)])
 
 
 # ---------------------------------------------------------------- observers
