@@ -364,13 +364,15 @@ class Raft(Member):
         """The process of `leader`, which led `term`, is gone (its connection was reset).
 
         At once this member hears no leader, so it grants votes and pre-votes; soon, by chance, it
-        tries to lead. Old news changes nothing. Nor does any where leases are on: the process may
-        live and hold one, as a reset only says so.
+        tries to lead. Old news changes nothing. Where leases are on, the process may live and hold
+        one, as a reset only says so: a quiesced member wakes, and waits for an election timeout.
         """
-        if self._timing.lease_us:
-            return
         known = self.role is Role.FOLLOWER and self.leader != NOBODY
         if not known or leader != self.leader or term != self.term:
+            return
+        if self._timing.lease_us:
+            if self.quiesced:
+                self.wake({})
             return
         self.quiesced = False
         self.leader = NOBODY

@@ -307,6 +307,22 @@ def test_a_reset_of_the_leader_s_connection_changes_nothing() -> None:
     assert not _gives(member, term=3)
 
 
+def test_a_quiesced_voter_whose_leader_s_process_is_another_one_waits_for_a_timeout() -> None:
+    """The new process may have lost its log, so that it never campaigns."""
+    member = Member(2, terms=[1, 2], timing=QUIESCING)
+    member.step(heartbeat(member, 1, term=2, commit_index=2, quiesce_round=1))
+    assert member.raft.quiesced
+    member.leader_lost(1, 2)
+    assert not member.raft.quiesced
+    member.take()
+    for _ in range(ELECTION_TICKS - 1):
+        assert not _gives(member, term=3, sender=3)
+        member.tick()
+    assert member.take(VoteRequest) == []
+    member.tick(ELECTION_TICKS)
+    assert member.take(VoteRequest) != []
+
+
 def test_a_later_term_that_comes_otherwise_does_not_end_the_promise() -> None:
     """A late refusal by a member of a later term brings that term, in which nobody leads."""
     member = _voter()
