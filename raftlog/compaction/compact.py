@@ -21,7 +21,7 @@ from raftlog.core.types import (
     LogIndex,
     Offset,
 )
-from raftlog.errors import CorruptFile, DiskFailed, FormatUnsupported, Internal, RaftlogError
+from raftlog.errors import CorruptFile, DiskFailed, Internal, RaftlogError
 from raftlog.image.group_manifest import info_from_manifest
 from raftlog.image.history_file import (
     HistoryFile,
@@ -149,7 +149,7 @@ class _Replay:
                 try:
                     state = read_snapshot(self._fs, job.folder, job.group, each)
                     return each.index, each.state_hash, restored(info, state)
-                except (CorruptFile, FormatUnsupported):
+                except CorruptFile:
                     continue  # the node found it damaged as well, and has said so
         if image.base[0]:
             problem = f"no snapshot is whole from which the log after {image.base[0]} goes on"

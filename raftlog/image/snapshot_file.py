@@ -9,9 +9,15 @@ from __future__ import annotations
 import json
 
 from raftlog.core.types import GroupId
-from raftlog.errors import CorruptFile
+from raftlog.errors import CorruptFile, FormatUnsupported
 from raftlog.image.manifest import SnapshotInfo
-from raftlog.storage.checked_file import Headline, read_checked, read_headline, write_checked
+from raftlog.storage.checked_file import (
+    Headline,
+    damage_of,
+    read_checked,
+    read_headline,
+    write_checked,
+)
 from raftlog.storage.contract import FileSystem
 
 _KIND = "snapshot"
@@ -35,7 +41,10 @@ def read_snapshot(
     Raises `CorruptFile` if it is damaged, missing, or the snapshot of something else.
     """
     path = f"{folder}/{prefix}{info.name}"
-    content = read_checked(fs, path, _KIND)
+    try:
+        content = read_checked(fs, path, _KIND)
+    except FormatUnsupported as error:
+        raise damage_of(error) from None  # the manifest that names it has this program's format
     headline = _headline(group, info)
     if not content.startswith(headline):
         problem = f"it is not the snapshot of group {group} at {info.index} that is wanted"

@@ -581,7 +581,7 @@ class MultiRaft:
                     self._step(local, message)
             elif message.group in self.replicas.quarantined:
                 if isinstance(message, Heartbeat | AppendRequest):
-                    self.replicas.heard_leader(message.group, message.term)
+                    self.replicas.heard_leader(message.group)
             elif self.replicas.controller.is_deleted(message.group):
                 deleted = GroupDeleted(group=message.group, sender=self.node, to=peer)
                 self._effects.send(peer, [deleted])

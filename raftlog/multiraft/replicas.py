@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, assert_never
 
 from raftlog.core.recovery import is_recovering
-from raftlog.core.types import CONTROLLER_GROUP, GroupId, LastEntry, NodeId, Term
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, LastEntry, NodeId
 from raftlog.errors import (
     CorruptFile,
     NodeRemoved,
@@ -347,14 +347,12 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         self._refills.begin(info, lost)
         self._effects.tell(GroupRefilling(group=info.group, info=info))
 
-    def heard_leader(self, group: GroupId, term: Term) -> None:
-        """A leader of that term speaks to the group's replica here. One that is quarantined is
-        filled again: there is somebody to get it from."""
+    def heard_leader(self, group: GroupId) -> None:
+        """A leader speaks to the group's replica here. One that is quarantined is filled again:
+        there is somebody to get it from. A leader of an earlier term than was promised here learns
+        that from the new replica's answer, and another one is elected."""
         info = self.controller.info_of(group)
-        if group not in self.quarantined or group in self._ending or info is None:
-            return
-        state = self._store.journal.get(group)
-        if state is None or term >= state.term:
+        if group in self.quarantined and group not in self._ending and info is not None:
             self._refill(info, self.quarantined[group].lost)
 
     def fill_observed(self) -> None:

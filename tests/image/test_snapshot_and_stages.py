@@ -41,8 +41,12 @@ def test_a_damaged_or_another_snapshot_is_never_read() -> None:
     write_snapshot(disk, FOLDER, GROUP, info, STATE)
     ((name, data),) = files_of(disk).items()
     for bad in damages(data):
-        with pytest.raises((CorruptFile, FormatUnsupported)):
+        with pytest.raises(CorruptFile):
             read_snapshot(disk_of({name: bad}), FOLDER, GROUP, info)
+    other_format = data.replace(b"snapshot 1 ", b"snapshot 0 ", 1)
+    assert other_format != data
+    with pytest.raises(CorruptFile, match="says that its format is 0"):
+        read_snapshot(disk_of({name: other_format}), FOLDER, GROUP, info)
     with pytest.raises(CorruptFile, match="missing"):
         read_snapshot(new_disk(), FOLDER, GROUP, info)
     with pytest.raises(CorruptFile):

@@ -13,6 +13,7 @@ from raftlog.core.messages import (
     AppendRequest,
     GroupDeleted,
     Heartbeat,
+    HeartbeatReply,
     VoteReply,
     VoteRequest,
 )
@@ -64,9 +65,13 @@ def topic(number: int) -> TopicInfo:
 
 
 def disk_of_two_topics(
-    *, logged_by_controller: Sequence[Command] = (), voters: tuple[NodeId, ...] = NODES
+    *,
+    logged_by_controller: Sequence[Command] = (),
+    voters: tuple[NodeId, ...] = NODES,
+    promised: int = 1,
 ) -> MemoryFileSystem:
-    """A node's folder with topics 1 and 2, three entries in each log."""
+    """A node's folder with topics 1 and 2, three entries of term 1 in each log. The node has voted
+    in the term `promised`."""
     disk = MemoryFileSystem(Random(1))
     folder = DataFolder.open(disk, cluster_id="c", node=NodeId(1), new_store_uuid="store-1")
     store = GroupStore(
@@ -99,7 +104,7 @@ def disk_of_two_topics(
             ]
         )
         log.close()
-        store.journal.put(GroupId(number), HardState(Term(1), NodeId(2)))
+        store.journal.put(GroupId(number), HardState(Term(promised), NodeId(2)))
     store.close([])
     return disk
 
@@ -388,16 +393,20 @@ def test_the_only_voter_of_a_topic_stays_quarantined() -> None:
     assert not disk.exists(ASIDE)
 
 
-def test_it_stays_as_it_is_while_only_a_leader_of_an_earlier_term_speaks() -> None:
-    disk = disk_of_two_topics()
+def test_a_leader_of_an_earlier_term_hears_from_the_new_replica_what_was_promised() -> None:
+    disk = disk_of_two_topics(promised=3)
     flip(disk, SEGMENT, SEGMENT_ID)
     multiraft, driver = follower(disk)
     apply_in_controller(multiraft, driver, [CREATE], first=1)
-    late = [replace(message, term=Term(0)) for message in from_leader()]
-    multiraft.receive(NodeId(2), late)
-    driver.run()
-    assert multiraft.replicas.quarantined.keys() == {1}
-    assert not disk.exists(ASIDE)
+    for _ in range(2):
+        driver.sent.clear()
+        multiraft.receive(NodeId(2), from_leader())
+        driver.run()
+    local = multiraft.replicas[GroupId(1)]
+    assert local.raft.recovering
+    answers = [m for m in driver.sent if isinstance(m, AppendReply | HeartbeatReply)]
+    assert [answer.term for answer in answers] == [3, 3]
+    assert local.replica.log.last_index == 0, "nothing was taken from it"
 
 
 class Crash(BaseException):
