@@ -193,12 +193,19 @@ def _way_out(
 
 
 def _path(checkpoint: Checkpoint, file: str) -> str:
-    return shlex.quote(f"{checkpoint.location.rstrip('/')}/{file}")
+    folder = checkpoint.location
+    if _is_uri(checkpoint):
+        folder, _, _ = folder.partition("?")  # what follows is for pyarrow only
+    return shlex.quote(f"{folder.rstrip('/')}/{file}")
+
+
+def _is_uri(checkpoint: Checkpoint) -> bool:
+    return ":" in checkpoint.location.partition("/")[0]
 
 
 def _removal(checkpoint: Checkpoint, file: str) -> str:
     """The command that removes a file, and Hadoop's checksums with it, or Spark fails at them."""
-    if ":" in checkpoint.location.partition("/")[0]:
+    if _is_uri(checkpoint):
         return f"hadoop fs -rm {_path(checkpoint, file)}"
     folder, _, name = file.rpartition("/")
     return f"rm -f {_path(checkpoint, file)} {_path(checkpoint, f'{folder}/.{name}.crc')}"

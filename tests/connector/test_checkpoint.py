@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from raftlog.errors import InvalidOption
-from raftlog.spark.checkpoint import read_checkpoint
+from raftlog.spark.checkpoint import read_checkpoint, without_secrets
 from raftlog.spark.plan import plan_digest
 from tests.connector.checkpoints import FILES, KAFKA, NONE, QUERY, RATE, Folder, grown, ours
 
@@ -41,6 +41,30 @@ def test_a_checkpoint_is_read_in_each_of_hadoops_spellings(folder, form):
     assert found.before is not None
     assert (found.last.batch, found.before.batch) == (2, 1)
     assert [source.ours for source in found.last.sources] == [json.loads(ours(end=30))]
+
+
+@pytest.mark.parametrize(
+    ("location", "shown"),
+    [
+        ("s3://KEY:planted@bucket/a/b?region=x", "s3://KEY:***@bucket/a/b?region=x"),
+        ("s3://KEY@bucket/a", "s3://KEY@bucket/a"),
+        (
+            "abfs://c@store/a?tenant_id=t&client_secret=planted",
+            "abfs://c@store/a?tenant_id=t&client_secret=***",
+        ),
+        ("/data/a:planted@b?token=1", "/data/a:planted@b?token=1"),
+        ("file:/data/a", "file:/data/a"),
+    ],
+)
+def test_what_is_secret_in_a_uri_is_not_shown(location, shown):
+    assert without_secrets(location) == shown
+
+
+def test_an_error_shows_no_secret_of_the_location():
+    with pytest.raises(InvalidOption) as caught:
+        read_checkpoint("nosuch://KEY:planted@bucket/a?sas_token=planted")
+    assert "nosuch://KEY:***@bucket/a?sas_token=***" in str(caught.value)
+    assert "planted" not in str(caught.value)
 
 
 def test_its_plan_is_the_one_that_the_sink_tells_the_log(folder):
