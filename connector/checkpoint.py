@@ -16,16 +16,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from raftlog.errors import DataLoss, InvalidOption
 from raftlog.spark import offsets
-from raftlog.spark.plan import DIGEST_BYTES, opened
+from raftlog.spark.plan import DIGEST_BYTES, opened, without_secrets
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -37,10 +35,6 @@ the memory of the process that reads it depends on it."""
 _VERSIONS = ("v1", "v2")
 """Of `offsets/N`. In the second, a line begins with the name of its source and a colon."""
 _CRC_MAGIC = b"crc\0"
-
-_SECRET = re.compile("key|secret|token|password|signature|credential|sas", re.IGNORECASE)
-"""In the name of a URI's parameter."""
-_HIDDEN = "***"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +72,7 @@ class Checkpoint:
     """A checkpoint as found. Nothing in it is certain while `damages` is not empty."""
 
     location: str
-    """As `without_secrets` shows it."""
+    """Without the secrets of a URI."""
     exists: bool
     """Whether the folder has any of a checkpoint's files."""
     query_id: str
@@ -117,37 +111,18 @@ def read_checkpoint(location: str) -> Checkpoint:
     """
     import pyarrow as pa
 
-    shown = without_secrets(location)
+    shown = without_secrets(location, location)
     try:
         files, folder = opened(location)
         return _Reader(files, folder).checkpoint(shown)
     except (OSError, ValueError, pa.ArrowException) as error:
-        problem = str(error).replace(location, shown)
+        problem = without_secrets(str(error), location)
         raise InvalidOption(
             option="CHECKPOINT",
             problem=f"is {shown!r}, which cannot be read: {problem}",
             advice="Give the folder of a query's checkpoint as Spark knows it: a local path, or "
             "with its scheme (file:, s3:, gs:, hdfs:).",
         ) from error
-
-
-def without_secrets(location: str) -> str:
-    """The location as it may be shown: a URI without its password, and without the values of
-    parameters that may be secret."""
-    parts = urlsplit(location)
-    if not parts.netloc:
-        return location
-    user, _, host = parts.netloc.rpartition("@")
-    name, has_password, _ = user.partition(":")
-    netloc = f"{name}:{_HIDDEN}@{host}" if has_password else parts.netloc
-    query = "&".join(map(_without_secret, parts.query.split("&")))
-    return parts._replace(netloc=netloc, query=query).geturl()
-
-
-def _without_secret(parameter: str) -> str:
-    name, equals, _ = parameter.partition("=")
-    is_secret = equals and _SECRET.search(name) is not None
-    return f"{name}={_HIDDEN}" if is_secret else parameter
 
 
 class _Reader:

@@ -12,8 +12,10 @@ import hashlib
 import json
 import logging
 import os
+import re
 import threading
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -42,6 +44,10 @@ DIGEST_BYTES = 16
 CHUNK_BYTES = 1 << 20
 """The length of the digest, which replays compare, so it is no setting, and the bytes of a plan
 that are read at once."""
+
+_SECRET = re.compile("key|secret|token|password|signature|credential|sas", re.IGNORECASE)
+"""In the name of a URI's parameter."""
+_HIDDEN = "***"
 
 _unread_said: set[tuple[int, Asking]] = set()
 """(process id, kind of write) of the warnings that a plan cannot be read."""
@@ -89,9 +95,9 @@ def plan_digest(
             "The checkpoint %s of query %s cannot be read here: %s. So a replay of its last batch "
             "is known only by the record count, and other rows of the same count are NOT "
             "written. %s",
-            repr(location) if location else "",
+            repr(without_secrets(location, location)) if location else "",
             query_id,
-            outcome.problem,
+            without_secrets(outcome.problem, location),
             asking.advice,
         )
     return ""
@@ -151,3 +157,19 @@ def opened(location: str) -> tuple[FileSystem, str]:
         scheme = "s3"
     files, folder = fs.FileSystem.from_uri(f"{scheme}:{rest}")
     return files, folder.rstrip("/")
+
+
+def without_secrets(text: str, location: str) -> str:
+    """A text about a location, with neither its password nor the values of its parameters that may
+    be secret, if it is a URI."""
+    parts = urlsplit(location)
+    if not parts.netloc:
+        return text
+    name, has_password, password = parts.netloc.rpartition("@")[0].partition(":")
+    if has_password:
+        text = text.replace(f"{name}:{password}@", f"{name}:{_HIDDEN}@")
+    for parameter in parts.query.split("&"):
+        name, _, value = parameter.partition("=")
+        if value and _SECRET.search(name):
+            text = text.replace(parameter, f"{name}={_HIDDEN}")
+    return text

@@ -63,6 +63,13 @@ def test_a_write_in_foreach_batch_is_told_which_option_it_lacks(caplog):
     assert "Give that write the query's checkpointLocation as an option" in caplog.text
 
 
+def test_the_warning_shows_no_secret_of_the_location(caplog):
+    location = "nosuch://KEY:planted@bucket/a?client_secret=planted"
+    assert plan_digest(location, QUERY, 3, TIMEOUT_S) == ""
+    assert "nosuch://KEY:***@bucket/a?client_secret=***" in caplog.text
+    assert "planted" not in caplog.text
+
+
 def test_what_cannot_be_read_is_no_plan_and_is_reported_once_in_a_process(checkpoint, caplog):
     assert plan_digest(str(checkpoint), QUERY, 4, TIMEOUT_S) == ""
     assert "known only by the record count" in caplog.text
