@@ -88,6 +88,7 @@ class TopicReads:
         start: int | None = None,
         *,
         columns: Sequence[str] | None = None,
+        preference: ReadPreference = "nearest",
         idle_timeout_s: float | None = None,
     ) -> Iterator[pa.RecordBatch]: ...
 
@@ -99,6 +100,7 @@ class TopicReads:
         group: str,
         group_start: GroupStart = "earliest",
         columns: Sequence[str] | None = None,
+        preference: ReadPreference = "nearest",
         idle_timeout_s: float | None = None,
     ) -> GroupReader: ...
 
@@ -110,6 +112,7 @@ class TopicReads:
         group: str | None = None,
         group_start: GroupStart = "earliest",
         columns: Sequence[str] | None = None,
+        preference: ReadPreference = "nearest",
         idle_timeout_s: float | None = None,
     ) -> Iterator[pa.RecordBatch] | GroupReader:
         """Read records as they come, from an offset on or from where a reader group has got to.
@@ -122,6 +125,7 @@ class TopicReads:
             group_start: Where a group begins that has no position: `earliest`, the log's start,
                 `latest`, the high-water mark, or an offset. A position is never replaced by it.
             columns: As in `read`.
+            preference: As in `read`. Whether more records came is asked of the leader.
             idle_timeout_s: Return when no record came for so many seconds. Default: never.
 
         Yields:
@@ -137,7 +141,9 @@ class TopicReads:
             DataLoss: Records below the mark cannot be read at any replica, or the group's position
                 lies above it.
         """
-        ReadArguments().with_arguments(start=start, columns=columns, idle_timeout_s=idle_timeout_s)
+        ReadArguments().with_values(preference=preference).with_arguments(
+            start=start, columns=columns, idle_timeout_s=idle_timeout_s
+        )
         patience_s = (
             self._connection.settings.request_timeout_s
             if idle_timeout_s is None
@@ -149,14 +155,14 @@ class TopicReads:
             info = meant(self._connection, topic)
             return GroupReader(
                 self.kv,
-                TopicReader(self._connection, info, columns=columns),
+                TopicReader(self._connection, info, columns=columns, preference=preference),
                 info,
                 group,
                 first=first,
                 patience_s=patience_s,
                 until_idle=until_idle,
             )
-        reader = self._reader(topic, columns, "nearest")
+        reader = self._reader(topic, columns, preference)
         return reader.follow(
             Offset(start) if start is not None else reader.mark().high_water_mark,
             patience_s=patience_s,

@@ -500,6 +500,7 @@ class MultiRaft:
             if local.replica.awaits_disk:
                 self.mark_dirty(group)
         self.replicas.journal_durable()
+        self._schedule_turn()  # it writes what was put there meanwhile
 
     @property
     def silent_nodes(self) -> Collection[NodeId]:
@@ -510,8 +511,7 @@ class MultiRaft:
         """One tick of the clock has passed, for all replicas."""
         if self._stopped:
             return
-        disk_changed = self._disk.tick()
-        if disk_changed:
+        if disk_changed := self._disk.tick():
             for local in self.replicas.values():
                 local.raft.note_disk(keeps_up=self._disk.keeps_up)
         self._ticks += 1

@@ -35,6 +35,13 @@ def client() -> Iterator[Any]:
         ("producer", {"batch_bytes": "1MB"}, "batch_bytes", "'1MB'", "bytes; at least 1024"),
         ("attempt", {"key": KEY, "batch_bytes": 0}, "batch_bytes", "0", "bytes; at least 1024"),
         ("read", {"preference": "closest"}, "preference", "'closest'", "nearest, leader, follower"),
+        (
+            "follow",
+            {"preference": "closest"},
+            "preference",
+            "'closest'",
+            "nearest, leader, follower",
+        ),
         ("read", {"columns": "id"}, "columns", "'id'", "a list of texts"),
         ("read", {"start": "0"}, "start", "'0'", "at least 0"),
         ("read", {"end": -1}, "end", "-1", "at least 0"),

@@ -71,7 +71,14 @@ class Driver:
 
     def run(self) -> None:
         while self._due:
-            self._due.pop(0)()
+            self.run_next()
+
+    def run_next(self) -> None:
+        self._due.pop(0)()
+
+    def run_last(self) -> None:
+        """What was asked for last, before what is due."""
+        self._due.pop()()
 
     def refusals(self) -> list[PeerMessagesRefused]:
         return [event for event in self.told if isinstance(event, PeerMessagesRefused)]
