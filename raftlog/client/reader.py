@@ -269,12 +269,8 @@ class TopicReader:
         ) -> tuple[Iterator[tuple[BatchReply, memoryview]], BatchReply, memoryview]:
             self._asked = self._address(damaged)
             stream = self._connection.stream(self._asked, READ, call, try_s)
-            try:
-                with self._noting(self._asked):
-                    first = next(stream, None)
-            except NotYet:
-                self._behind_until_s[self._asked] = time.monotonic() + _BEHIND_S
-                raise
+            with self._noting(self._asked):
+                first = next(stream, None)
             if first is None:
                 raise Internal(what=f"no batches at all in [{start}, {end}) below mark {mark}")
             return stream, *first
@@ -376,11 +372,15 @@ class TopicReader:
 
     @contextmanager
     def _noting(self, address: str) -> Iterator[None]:
-        """Only a node without a replica answers a read so: leave it out from then on."""
+        """Remember of a node that it has no replica (only such a one answers a read so), or that
+        its replica is behind."""
         try:
             yield
         except NotLeader:
             self._elsewhere.add(address)
+            raise
+        except NotYet:
+            self._behind_until_s[address] = time.monotonic() + _BEHIND_S
             raise
 
 
