@@ -160,6 +160,9 @@ class GroupChecker:
         compared."""
         self.wrong_history: set[NodeId] = set()
         """Where a test makes compactions write other records: replicas must doubt that history."""
+        self.other_borders: set[NodeId] = set()
+        """Where a compaction went past damage to a later point: its row groups are cut elsewhere
+        until another replica's history takes their place."""
 
     def fail(self, promise: Promise, what: str) -> None:
         raise Violation(promise, f"group {self.group}: {what}")
@@ -386,6 +389,10 @@ class Checker:
             return
         check = ImageCheck(truth, node.disk.fs, job.folder, image, damaged=node.damaged)
         check.run(info_of(node.disk.fs, job), former=job.image)
+        local = node.local(job.group)
+        if node.damaged and local and any(p.index < job.index for p in local.replica.points):
+            self._simulator.counts["points left out past damage"] += 1
+            truth.other_borders.add(node.node)
 
     def wiped(self, node: NodeId) -> None:
         """Nothing of the node is left. What it held counts as far as others were told of it."""
@@ -506,7 +513,8 @@ class Checker:
         if isinstance(event, StateCompared):
             promise, changed = Promise.STATE_MACHINE_SAFETY, truth.changed
         else:
-            promise, changed = Promise.EQUAL_HISTORIES, truth.wrong_history
+            promise = Promise.EQUAL_HISTORIES
+            changed = truth.wrong_history | truth.other_borders
         if trust is not Trust.TRUSTED and not changed:
             truth.fail(promise, f"node {node}: {type(event).__name__}, {trust.value}")
 
@@ -515,6 +523,7 @@ class Checker:
         self._simulator.counts["replicas rebuilt"] += 1
         truth, local = self.group(event.group), node.local(event.group)
         truth.wrong_history.discard(node.node)
+        truth.other_borders.discard(node.node)
         truth.changed.discard(node.node)
         assert local is not None
         self.image_opened(node, local)

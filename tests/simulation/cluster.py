@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Offset
+from raftlog.core.raft import Raft
+from raftlog.core.types import CONTROLLER_GROUP, NOBODY, GroupId, NodeId, Offset
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.rules import RULES_LATEST
 from tests.simulation.alterations import alter
@@ -208,7 +209,7 @@ class Simulation:
         """Start the nodes, and begin to make the topics. In most seeds wait for them, and then let
         their clients begin."""
         founded = self.settings.founded
-        self.network.faulty = not founded
+        self.network.faulty, self.network.founding = not founded, founded
         for node in self.nodes.values():
             node.start()
         for node in self.nodes:
@@ -218,7 +219,7 @@ class Simulation:
             self.clients.spawn(f"topic {number}", task)
         if founded:
             self._await("the topics", self._has_topics, FINISH_US_MAX)
-            self.network.faulty = True
+            self.network.faulty, self.network.founding = True, False
             for topic, history in self.topics.values():
                 self._use_topic(topic, history)
 
@@ -272,7 +273,10 @@ class Simulation:
             )
 
     def _is_led(self) -> bool:
-        """Each group has one leader, which all nodes follow, and has committed in its term."""
+        """Each group has one leader, which all nodes follow and which has committed in its term.
+
+        One that takes an image meanwhile may still lack what is committed.
+        """
         return all(self._follows_one(group) for group in self.groups())
 
     def _follows_one(self, group: GroupId) -> bool:
@@ -280,10 +284,10 @@ class Simulation:
         if replicas is None:
             return False
         first = replicas[0].raft
-        return first.leader != 0 and all(
+        return first.leader != NOBODY and all(
             replica.raft.leader == first.leader
             and replica.raft.term == first.term
-            and replica.raft.log.term_at(replica.raft.commit_index) == first.term
+            and (replica.node != first.leader or _has_committed(replica.raft))
             for replica in replicas
         )
 
@@ -360,8 +364,10 @@ class Simulation:
             for group in self.groups():
                 counts = repairs.counts(group)
                 scrubbed_us = scrubs.progress(group).ended_us
-                # One that ended at this very time was under way before.
-                if scrubbed_us <= since_us[node] or counts.found != counts.healed:
+                if counts.found != counts.healed:
+                    return False
+                if scrubbed_us <= since_us[node]:  # one that ended right then was under way before
+                    scrubs.begin(group)  # if a replica that was rebuilt meanwhile has ended it
                     return False
         return True
 
@@ -413,6 +419,11 @@ class Simulation:
                         Promise.READS_BELOW_THE_MARK,
                         f"node {node.node} finds {local.offset_at(time_us)} at {time_us}",
                     )
+
+
+def _has_committed(leader: Raft) -> bool:
+    """In its own term."""
+    return leader.log.term_at(leader.commit_index) == leader.term
 
 
 def _is_scrubbed(node: SimulatedNode, group: GroupId) -> bool:

@@ -49,6 +49,8 @@ class Network:
         self._cuts: dict[Link, int] = {}
         self._last_arrival: dict[Link, int] = {}
         self.faulty = True
+        self.founding = False
+        """Is nothing looked for yet? Then what nodes wait for comes at once, in large turns."""
         self._damaged_when_healed = DAMAGED_WHEN_HEALED
         self.positions = Positions()
         """What every node can read in the key-value store."""
@@ -175,6 +177,8 @@ class Network:
 
     def _latency(self) -> int:
         settings = self._settings
+        if self.founding:
+            return 1
         latency = settings.latency_us
         if self._happens(settings.spike_share):
             self._simulator.counts["frame late"] += 1

@@ -62,6 +62,9 @@ TURN_WORK_US = 1_000
 POSITIONS_LOST = 0.4
 """Reads of reader groups' positions that fail, at any time: leaders read them again."""
 
+FOUNDING_TURN_US = 20
+"""Inputs within this time go into one turn, before faults begin."""
+
 NOTICE_US_MAX = 200
 """How long after it has run a write or job is reported, at most."""
 
@@ -354,7 +357,8 @@ class SimulatedNode:
             self._turn_ahead = False
             turn()
 
-        self._later(self._settings.turn_us, happen)
+        founding = self._network.founding
+        self._later(FOUNDING_TURN_US if founding else self._settings.turn_us, happen)
 
     def later(self, delay_us: int, turn: Callable[[], None]) -> None:
         self._later(delay_us, turn)
@@ -503,6 +507,8 @@ class SimulatedNode:
         self._later(self._random.randrange(2 * self._settings.latency_us), read)
 
     def _disk_us(self) -> int:
+        if self._network.founding:
+            return 1
         return self._random.randrange(1, 2 * self._settings.write_us) * self.slow_disk
 
     def count(self, what: str, times: int = 1) -> None:

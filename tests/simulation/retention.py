@@ -50,6 +50,8 @@ class Retention:
         """Those of all records that were published before."""
         self._staged_bytes: dict[str, int] = {}
         """By attempt."""
+        self._clock_us = 0
+        """The topic's own, which never goes back: the latest time of its commands."""
 
     @property
     def waits(self) -> bool:
@@ -71,15 +73,16 @@ class Retention:
     def staged(self, command: Command, outcome: object) -> None:
         """The command may have staged what an epoch publishes later."""
         if isinstance(command, Stage) and isinstance(outcome, Staged) and not outcome.repeated:
+            self._clock_us = max(self._clock_us, command.timestamp_us)
             known = self._staged_bytes.get(command.attempt, 0)
             self._staged_bytes[command.attempt] = known + command.batch.body_bytes
 
     def published(self, end: int, command: Command) -> None:
         """The command made the records below `end` visible."""
         assert isinstance(command, Append | CommitEpoch)
-        latest_us = self._timestamps_us[-1] if self._timestamps_us else 0
+        self._clock_us = max(self._clock_us, command.timestamp_us)
         self._ends.append(end)
-        self._timestamps_us.append(max(latest_us, command.timestamp_us))
+        self._timestamps_us.append(self._clock_us)
         if isinstance(command, Append):
             byte_count = command.batch.body_bytes
         else:

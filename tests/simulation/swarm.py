@@ -200,7 +200,7 @@ def draw(random: Random) -> Settings:
     happen a few times in one, is drawn in ticks; what a network or a disk does, in seconds.
     """
     pick = random.choice
-    tick_us = pick((50, 100, 200, 400, 800)) * MILLISECOND
+    tick_us = pick((50, 100, 200, 400, 1_000)) * MILLISECOND
     settings = Settings(
         nodes=(nodes := pick((3, 3, 3, 3, 3, 3, 5, 1))),
         topics=pick((1, 1, 1, 2)),
@@ -318,7 +318,7 @@ def _chaos(random: Random, tick_us: int) -> _Chaos:
     pick = random.choice
     match pick((*["short"] * 18, "long", "idle")):
         case "short":
-            ticks, events_max = pick((30, 100)), pick((300, 500))
+            ticks, events_max = pick((30, 100)), pick((240, 400))
             interval, pace = pick((1, 2, 4, 8)), pick((1, 3, 9))
         case "long":
             ticks, events_max = pick((200, 800)), 3_000

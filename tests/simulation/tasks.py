@@ -35,6 +35,8 @@ class Ask(NamedTuple):
 
     node: NodeId
     action: Callable[[SimulatedNode, Reply], None]
+    patience: int = 1
+    """It waits so many times the time of one request."""
 
 
 Task = Generator[Sleep | Ask, Any, Any]
@@ -140,7 +142,8 @@ class Tasks:
 
         if node is not None:  # else it was wiped since it was named, and nobody answers
             self._network.call(lambda: node.serve(lambda: ask.action(node, reply)))
-        self.simulator.at(self.settings.request_timeout_us, lambda: answer(NO_ANSWER))
+        timeout_us = ask.patience * self.settings.request_timeout_us
+        self.simulator.at(timeout_us, lambda: answer(NO_ANSWER))
 
     # ------------------------------------------------------------ asking leaders
 
@@ -163,7 +166,8 @@ class Tasks:
                 to = self.any_node()
             if asked is not None:
                 asked()
-            answer = yield Ask(to, action)
+            # As clients do: what takes longer than a request would be asked again for ever.
+            answer = yield Ask(to, action, 2 ** min(waits, 4) if self._healings else 1)
             if not isinstance(answer, Failed):
                 self._leaders[hint] = to
                 return answer

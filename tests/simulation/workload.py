@@ -244,14 +244,15 @@ class Clients(Tasks):
             labels = append_labels(key, count)
             batch = self._encoded(history, labels, padding, self._version(history))
             history.append_tried(key, count)
-            outcome = yield from self._append(topic, key, batch)
+            outcome = yield from self._append(topic, producer, key, batch)
             history.append_acknowledged(key, outcome)
+            producer.acknowledged = max(producer.acknowledged, key.sequence)
             self.simulator.counts["appends acknowledged"] += 1
             if outcome.repeated:
                 self.simulator.counts["resent appends recognised"] += 1
             yield self.think()
 
-    def _append(self, topic: TopicInfo, key: AppendKey, batch: Batch) -> Task:
+    def _append(self, topic: TopicInfo, producer: _Producer, key: AppendKey, batch: Batch) -> Task:
         def make(now_us: int) -> Command:
             return Append(
                 producer=key.producer,
@@ -261,6 +262,8 @@ class Clients(Tasks):
             )
 
         for tries in itertools.count(1):
+            while self.stopping and producer.acknowledged < key.sequence - 1:
+                yield self.think()  # for its predecessor: now it is known to come
             outcome = yield from self.write(topic.group, make, batch)
             if isinstance(outcome, Appended):
                 return outcome
@@ -423,6 +426,8 @@ class Clients(Tasks):
         pieces = [mine[start : start + 3] for start in range(0, len(mine), 3)]
         crc = 0
         for number, piece in enumerate(pieces):
+            if self.stopping:
+                return None  # the query ends in the middle of a batch
             padding = self.random.randrange(self.settings.body_padding + 1)
             batch = self._encoded(history, piece, padding, version)
             crc = chain(crc, batch.summary.crc)
@@ -556,6 +561,8 @@ class _Producer:
     def __init__(self, name: str) -> None:
         self.name = name
         self.next_sequence = 0
+        self.acknowledged = -1
+        """The highest sequence that the log has, as far as it knows."""
 
 
 class Query:
