@@ -21,7 +21,10 @@ from tests.simulation.swarm import FAULTS, WEATHER
 ROOT = Path(__file__).resolve().parents[2]
 SHORT_SEED = 4
 FIRST_SEEDS = 3
+FIRST_OF_MANY = 1_400
 MANY_SEEDS = 400
+"""Enough for all that happens, but for the choice of the first: the tail of a journal is torn five
+times in 1,000 seeds."""
 
 DEEDS = (
     "topics deleted",
@@ -81,7 +84,7 @@ def test_the_first_seeds_break_no_promise() -> None:
 @pytest.mark.simulation
 @pytest.mark.timeout(1_800)
 def test_hundreds_of_seeds_break_no_promise_and_meet_every_fault() -> None:
-    results = results_of(range(1_000, 1_000 + MANY_SEEDS), jobs=2)
+    results = results_of(range(FIRST_OF_MANY, FIRST_OF_MANY + MANY_SEEDS), jobs=2)
     counts: Counter[str] = Counter()
     for result in results:
         counts.update(result.counts)
