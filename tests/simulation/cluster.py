@@ -53,7 +53,8 @@ RETENTION_PORTIONS = 64
 """Less than this part of a topic may stay though it could go."""
 
 FLOOR_US_MAX = 120 * SECOND
-"""The floor is reached within this time after healing, at the latest."""
+"""The floor is reached within this time after healing, or within that of ten requests: who does not
+know what became of a write sends it again after some of these."""
 
 
 class Result(NamedTuple):
@@ -177,7 +178,8 @@ class Simulation:
         self._await("every group has a leader that all follow", self._is_led)
         self.clients.heal()
         self.clients.work()
-        self._await("the topics and the floor of records", self._above_floor, FLOOR_US_MAX)
+        limit_us = max(FLOOR_US_MAX, 10 * settings.request_timeout_us)
+        self._await("the topics and the floor of records", self._above_floor, limit_us)
         self.clients.stop()
         self._await(
             "every client has its answer", lambda: not self.clients.unfinished, FINISH_US_MAX

@@ -13,12 +13,16 @@ from raftlog.core.types import NOBODY, GroupId, NodeId
 from tests.simulation.network import Network
 from tests.simulation.node import Failed, Reply, SimulatedNode
 from tests.simulation.simulator import Simulator
-from tests.simulation.swarm import Settings
+from tests.simulation.swarm import SECOND, Settings
 
 OLD_HINT_SHARE = 0.15
 """Requests that go to any node, like those of clients whose knowledge of the leader is old."""
 
 NO_ANSWER = Failed(written=True)
+
+PATIENT_US_MAX = 10 * SECOND
+"""So long what takes longer than a request is waited for. A node that was asked may be gone, which
+nobody tells a client here."""
 
 RESTING_PACE = 20
 """So many times longer clients think while nodes and groups come back."""
@@ -36,7 +40,7 @@ class Ask(NamedTuple):
     node: NodeId
     action: Callable[[SimulatedNode, Reply], None]
     patience: int = 1
-    """It waits so many times the time of one request."""
+    """It waits so many times the time of one request, or for `PATIENT_US_MAX` if that is less."""
 
 
 Task = Generator[Sleep | Ask, Any, Any]
@@ -142,7 +146,8 @@ class Tasks:
 
         if node is not None:  # else it was wiped since it was named, and nobody answers
             self._network.call(lambda: node.serve(lambda: ask.action(node, reply)))
-        timeout_us = ask.patience * self.settings.request_timeout_us
+        once_us = self.settings.request_timeout_us
+        timeout_us = max(once_us, min(ask.patience * once_us, PATIENT_US_MAX))
         self.simulator.at(timeout_us, lambda: answer(NO_ANSWER))
 
     # ------------------------------------------------------------ asking leaders
