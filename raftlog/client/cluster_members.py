@@ -420,7 +420,7 @@ class ClusterMembers:
         self._retire(old)
 
     def wait_for(self, node: int, timeout_s: float) -> None:
-        """Wait until a node that was added has come.
+        """Wait until a node that was added has come and answers.
 
         Args:
             node: The node.
@@ -428,14 +428,9 @@ class ClusterMembers:
 
         Raises:
             NodeUnknown: Nobody added it.
-            ChangeUnfinished: It has not come.
+            ChangeUnfinished: It has not come, or does not answer.
         """
-        self._moves.wait(
-            lambda: self._node(node).registered or None,
-            f"Waiting for node {node}",
-            timeout_s,
-            lambda: "it was added, and has not been started (`raftlog serve --join`)",
-        )
+        self._moves.wait_for(lambda: self._node(node), timeout_s)
 
     # ------------------------------------------------------------ plans
 

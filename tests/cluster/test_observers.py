@@ -15,7 +15,7 @@ from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client.connection import Connection
 from raftlog.client.log_client import LogClient
 from raftlog.core.types import GroupId, NodeId, Offset
-from raftlog.errors import NotLeader, NotYet, ObserverRefused, RaftlogError
+from raftlog.errors import ChangeUnfinished, NotLeader, NotYet, ObserverRefused, RaftlogError
 from raftlog.machines.commands import TopicInfo
 from raftlog.records.batch_codec import decode_batch
 from raftlog.wire.calls import (
@@ -154,6 +154,8 @@ def test_a_lost_observer_is_replaced_by_one_that_its_children_pull_from(tmp_path
         client.append(topic, [{"id": each} for each in range(7)])
         joined[4].end()
         members, address = client.members, cluster.address(6)
+        with pytest.raises(ChangeUnfinished, match=r"was started, and does not answer at 127\."):
+            members.wait_for(4, 0.1)
         assert members.add_replacement(4, 6, address)
         register = RegisterNodeCall(node=NodeId(6), store_uuid="s", address=address, rules=1)
         with pytest.raises(NotLeader):  # 5 cannot have heard of it, and does not send it away
