@@ -333,7 +333,7 @@ class Simulation:
         for node in self.nodes.values():
             for group in self.groups():
                 node.multiraft.scrubs.begin(group)
-        self._await("all damage heals", lambda: self._is_healed(since_us), limit_us)
+        self._await("all damage heals", self._are_healed(since_us), limit_us)
         self._await("all nodes have applied all", self._have_caught_up)
         for node in self.nodes.values():
             for group in self.groups():
@@ -344,7 +344,8 @@ class Simulation:
     def _let_go_what_was_read(self) -> None:
         """What all groups have read, or what is too old for any of them, goes by itself, up to a
         small part of what is there."""
-        self.simulator.run_until(self.simulator.now_us + 2 * UNREAD_S_SHORT * SECOND)
+        for node in self.nodes.values():
+            node.set_clock(2 * UNREAD_S_SHORT * SECOND)
         slowest_us = min(node.clock_us() for node in self.nodes.values())
         groups = [self.checker.group(group) for group in self.topics]
         due = [(each, each.retention.due(each.mark, slowest_us)) for each in groups]
@@ -360,18 +361,19 @@ class Simulation:
         self._await("what was read goes", is_gone, limit_us)
         self._await("all nodes have applied all", self._have_caught_up)
 
-    def _is_healed(self, since_us: Mapping[NodeId, int]) -> bool:
-        for node, each in self.nodes.items():
-            repairs, scrubs = each.multiraft.repairs, each.multiraft.scrubs
-            for group in self.groups():
-                counts = repairs.counts(group)
-                scrubbed_us = scrubs.progress(group).ended_us
-                if counts.found != counts.healed:
-                    return False
-                if scrubbed_us <= since_us[node]:  # one that ended right then was under way before
-                    scrubs.begin(group)  # if a replica that was rebuilt meanwhile has ended it
-                    return False
-        return True
+    def _are_healed(self, since_us: Mapping[NodeId, int]) -> Callable[[], bool]:
+        """Tells whether all replicas were scrubbed since then, and nothing found is left."""
+        pairs = [(node, group) for node in self.nodes.values() for group in self.groups()]
+        left = list(pairs)
+
+        def are_healed() -> bool:
+            while left and _is_healed(*left[0], since_us[left[0][0].node]):
+                del left[0]
+            if not left:  # more may have been found in one of the first
+                left.extend(each for each in pairs if not _is_healed(*each, since_us[each[0].node]))
+            return not left
+
+        return are_healed
 
     def _check_everything(self) -> None:
         """Equal states on all nodes, and every topic read whole from each."""
@@ -426,6 +428,19 @@ class Simulation:
 def _has_committed(leader: Raft) -> bool:
     """In its own term."""
     return leader.log.term_at(leader.commit_index) == leader.term
+
+
+def _is_healed(node: SimulatedNode, group: GroupId, since_us: int) -> bool:
+    repairs, scrubs = node.multiraft.repairs, node.multiraft.scrubs
+    counts = repairs.counts(group)
+    if counts.found != counts.healed:
+        return False
+    if (
+        scrubs.progress(group).ended_us <= since_us
+    ):  # one that ended right then was under way before
+        scrubs.begin(group)  # if a replica that was rebuilt meanwhile has ended it
+        return False
+    return True
 
 
 def _is_scrubbed(node: SimulatedNode, group: GroupId) -> bool:

@@ -200,7 +200,7 @@ def draw(random: Random) -> Settings:
     happen a few times in one, is drawn in ticks; what a network or a disk does, in seconds.
     """
     pick = random.choice
-    tick_us = pick((50, 100, 200, 400, 1_000)) * MILLISECOND
+    tick_us = pick((50, 100, 200, 500, 1_000)) * MILLISECOND
     settings = Settings(
         nodes=(nodes := pick((3, 3, 3, 3, 3, 3, 5, 1))),
         topics=pick((1, 1, 1, 2)),
@@ -232,12 +232,12 @@ def draw(random: Random) -> Settings:
         weights=tuple((fault, pick(WEIGHTS.get(fault, (0, 0, 1, 2, 5)))) for fault in FAULTS),
         crash_in_recovery=pick((0.0, 0.1, 0.4)),
         producers=pick((1, 2)),
-        window=pick((1, 1, 2, 4)),
+        window=pick((1, 1, 2, 3)),
         writers=pick((0, 1, 2)),
         rivals=pick((0.0, 0.6)),
         readers=pick((1, 2)),
         expiries=pick((False, True)),
-        records_max=pick((1, 5, 20)),
+        records_max=pick((1, 5, 30)),
         body_padding=pick((0, 10, 300)),
         think_us=int(pick((0.25, 0.75, 1.5, 3)) * tick_us),
         request_bytes_max=pick((1_000, 1_000_000)),
@@ -318,7 +318,7 @@ def _chaos(random: Random, tick_us: int) -> _Chaos:
     pick = random.choice
     match pick((*["short"] * 18, "long", "idle")):
         case "short":
-            ticks, events_max = pick((30, 100)), pick((240, 400))
+            ticks, events_max = pick((30, 100)), pick((200, 340))
             interval, pace = pick((1, 2, 4, 8)), pick((1, 3, 9))
         case "long":
             ticks, events_max = pick((200, 800)), 3_000

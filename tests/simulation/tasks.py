@@ -16,7 +16,8 @@ from tests.simulation.simulator import Simulator
 from tests.simulation.swarm import SECOND, Settings
 
 OLD_HINT_SHARE = 0.15
-"""Requests that go to any node, like those of clients whose knowledge of the leader is old."""
+"""Requests that go to any node, like those of clients whose knowledge of the leader is old; none
+once clients are to stop."""
 
 NO_ANSWER = Failed(written=True)
 
@@ -167,7 +168,8 @@ class Tasks:
         hint = (self._current, group)
         while True:
             to = self._leaders.get(hint, NOBODY)
-            if to not in self._nodes or self.random.random() < OLD_HINT_SHARE:
+            is_known = to in self._nodes
+            if not is_known or (not self.stopping and self.random.random() < OLD_HINT_SHARE):
                 to = self.any_node()
             if asked is not None:
                 asked()
