@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from raftlog.cli.group_names import CONTROLLER_NAME, group_named
 from raftlog.cli.output import (
     Format,
     FormatOption,
@@ -57,7 +58,6 @@ _AT_ONCE = 2
 TIMEOUT_S = 3600.0
 _DRAIN_S = 30.0
 _TRANSFER_S = 10.0
-_CONTROLLER = "(controller)"
 
 
 @app.command()
@@ -255,7 +255,9 @@ def transfer(
     topic: Annotated[
         str,
         typer.Argument(
-            metavar="TOPIC", help=f"{_CONTROLLER!r}: the controller's group.", show_default=False
+            metavar="TOPIC",
+            help=f"{CONTROLLER_NAME!r}: the controller's group.",
+            show_default=False,
         ),
     ],
     to: Annotated[int, typer.Option(min=1, metavar="NODE", help="A node that holds the topic.")],
@@ -271,8 +273,7 @@ def transfer(
     """
     with session_of(context, servers).connect() as client:
         known = client.members.placements()
-        groups = {each.topic or _CONTROLLER: each.group for each in known.groups}
-        group = groups[topic] if topic in groups else client.describe_topic(topic).group
+        group = group_named(client, topic)
         if any(each.node == to and each.draining for each in known.nodes):
             undo = f"`raftlog cluster drain {to} --undo` lets it lead"
             problem = f"it is drained and would hand the role on at once ({undo})"
@@ -331,7 +332,7 @@ def follow(moved: Iterator[Moved], output: Format) -> None:
 
 
 def _move_row(move: Move) -> dict[str, Any]:
-    topic = move.name or _CONTROLLER
+    topic = move.name or CONTROLLER_NAME
     return {"group": move.group, "topic": topic, "from": move.before, "to": move.after}
 
 
@@ -403,7 +404,7 @@ def _group_rows(reply: PlacementsReply) -> list[dict[str, Any]]:
     return [
         {
             "group": each.group,
-            "topic": each.topic or _CONTROLLER,
+            "topic": each.topic or CONTROLLER_NAME,
             "voters": each.voters,
             "former": each.former,
             "state": "there" if each.reached else f"on its way from {_list(each.former)}",

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from raftlog.cli.group_names import group_named
 from raftlog.cli.output import Format, FormatOption, show_json
 from raftlog.cli.session import ServersOption, session_of
 from raftlog.core.types import CONTROLLER_GROUP
+from raftlog.machines.group_info import KV_LABEL
 
 if TYPE_CHECKING:
     from raftlog import GroupEvent, NodeAddress
@@ -21,7 +23,9 @@ def events(
     topic: Annotated[
         str | None,
         typer.Argument(
-            metavar="[TOPIC]", help="Default: the controller's group.", show_default=False
+            metavar="[TOPIC]",
+            help=f"Default: the controller's group. {KV_LABEL!r}: the key-value store's.",
+            show_default=False,
         ),
     ] = None,
     count: Annotated[
@@ -35,7 +39,7 @@ def events(
     Until Ctrl-C. With -o json one object per line.
     """
     with session_of(context, servers).connect() as client:
-        group = CONTROLLER_GROUP if topic is None else client.describe_topic(topic).group
+        group = CONTROLLER_GROUP if topic is None else group_named(client, topic)
         for event in islice(client.groups.events(group), count):
             if output is Format.JSON:
                 show_json(_as_object(event))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -75,8 +75,8 @@ def status(
     rows = [nodes[node] for node in sorted(nodes)]
     answering = [row for row in rows if not row.get("problem")]
     leader = _leader(answering)
-    started = [row for row in rows if not row.get("never_started")]
-    cluster_id = latest_of([answer for _, answer in described]).cluster_id
+    latest = latest_of([answer for _, answer in described])
+    started = _of_majority(rows, latest.observers)
     rules = rules_of([answer for _, answer in described], nodes=len(started))
     waiting = topics_without_leader(views)
     doubted = replicas_in_doubt(views)
@@ -87,7 +87,7 @@ def status(
     held = topics_held_back(views)
     if output is Format.JSON:
         found = {
-            "cluster_id": cluster_id,
+            "cluster_id": latest.cluster_id,
             "controller_leader": leader,
             "topics_without_leader": waiting,
             "replicas_in_doubt": doubted,
@@ -115,10 +115,17 @@ def status(
         if leader:
             _show_rules(**rules)
         say(lease_line(answering))
-    writable = [row for row in answering if not row["disk_full"]]
+    writable = [row for row in started if not row.get("problem") and not row["disk_full"]]
     stays_damaged = any(row["not_healable"] for row in damaged)
     if leader == 0 or waiting or 2 * len(writable) <= len(started) or stays_damaged:
         raise typer.Exit(int(ExitCode.UNAVAILABLE))
+
+
+def _of_majority(
+    rows: Iterable[dict[str, Any]], observers: Collection[int]
+) -> list[dict[str, Any]]:
+    """Those of which a majority must answer: the nodes that have started and are no observers."""
+    return [row for row in rows if row["node"] not in observers and not row.get("never_started")]
 
 
 def own_views(answers: Sequence[NodeAnswer]) -> list[NodeAnswer]:
@@ -150,7 +157,9 @@ def topics_without_leader(answers: Sequence[NodeAnswer]) -> list[str]:
     newest: dict[str, int] = {}
     for topic, group in known:
         newest[topic] = max(group, newest.get(topic, 0))
-    led = {view.topic for view in views if view.leader and view.group == newest[view.topic]}
+    # An observer does not notice that the leader it was told of is gone.
+    voting = [view for view in views if view.role != "observer"]
+    led = {view.topic for view in voting if view.leader and view.group == newest[view.topic]}
     return sorted(newest.keys() - led)
 
 
@@ -296,7 +305,8 @@ def rules_of(answers: Sequence[ClusterDescription | RaftlogError], nodes: int) -
     than a majority of the nodes answer: a single one may know an old version only.
     """
     found = [answer for answer in answers if not isinstance(answer, RaftlogError)]
-    if 2 * len(found) <= nodes:
+    observers = {each for answer in found for each in answer.observers}
+    if 2 * sum(answer.node not in observers for answer in found) <= nodes:
         return {"rules": None, "behind_rules": []}
     newest = max(found, key=lambda a: (a.rules, a.rules_known, a.node == a.leader, a.term))
     # Such a program is only about to say what it knows, as while a cluster starts.

@@ -167,9 +167,10 @@ def _known(client: LogClient, topic: str) -> _Known:
         if not held.is_known:
             raise error from None
         answering = sum(not each.problem for each in held.replicas)
+        by = f"{answering} of its {len(held.replicas)} voters" if answering else "an observer"
         say(
             f"no leader answers: showing the records below {held.high_water_mark}, the last "
-            f"high-water mark that {answering} of {len(held.replicas)} nodes know"
+            f"high-water mark of the topic that is known. It is told by {by}"
         )
         say("  Newer records may exist. `raftlog status` tells which nodes are missing.")
         return _Known(info, held.log_start_offset, held.high_water_mark, by_leader=False)
@@ -199,8 +200,15 @@ class _Rows:
         return [int(each) for batch in batches for each in batch.column(0).to_numpy()]
 
     def follow(self, begin: int) -> Iterator[pa.RecordBatch]:
-        """Those from `begin` on that are wanted, as they come."""
-        return self._chosen(self._client.follow(self.known.info, begin, columns=self._columns))
+        """Those from `begin` on that are wanted, as they come; waits for nodes that answer."""
+        columns = [*dict.fromkeys(["_offset", *self._columns])]
+        while True:
+            try:
+                for batch in self._client.follow(self.known.info, begin, columns=columns):
+                    yield from self._chosen(iter((batch,)))
+                    begin = int(batch.column("_offset")[-1].as_py()) + 1
+            except (DeadlineExceeded, NodeUnreachable) as error:
+                say(f"still waiting: {error.cause}")
 
     def begin_at(self, timestamp_us: int) -> int:
         """The first offset of a record that is no older; timestamps never fall along the offsets.

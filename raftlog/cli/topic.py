@@ -113,6 +113,8 @@ def replicas(
     with session_of(context, servers).connect() as client:
         group = client.describe_topic(name).group
         moves = client.members.plan_replicas(group, count, tell=say)
+        if not moves:
+            say(f"{name} is on {count} nodes already")
         if not only_shown(moves, output, dry_run=dry_run):
             follow(client.members.carry_out(moves, timeout_s=timeout_s, tell=say), output)
 

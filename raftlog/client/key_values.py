@@ -37,6 +37,7 @@ from raftlog.wire.kv_calls import (
     DeleteKeyCall,
     KeyChanges,
     KeysReply,
+    KvReply,
     OpenKv,
     OpenSessionCall,
     PutKeyCall,
@@ -252,7 +253,7 @@ class KeyValueStore:
                 option="consistency", problem=f"is {consistency!r}", advice=f"Give one of {known}."
             )
         exactly = NO_INDEX if at is None else LogIndex(whole_argument("at", at, least=1))
-        group = self._store(create=False)
+        group = self._store(create=False, any_node=consistency == "sequential" or at is not None)
         if group is None:
             return None
         strong = consistency == "strong" and at is None
@@ -347,12 +348,20 @@ class KeyValueStore:
 
     # ------------------------------------------------------------ parts
 
-    def _store(self, *, create: bool) -> GroupId | None:
-        """The store's group, asked for once; None: there is none, and none is to be made."""
+    def _store(self, *, create: bool, any_node: bool = False) -> GroupId | None:
+        """The store's group, asked for once; None: there is none, and none is to be made. With
+        `any_node` it takes no leader if any node that is asked knows of it."""
+        if self._group is None and any_node:
+            anywhere = OpenKv(create=False, any_node=True)
+            self._group = _group_in(self._connection.call_any(OPEN_KV, anywhere))
         if self._group is None:
-            reply = self._connection.call_leader(CONTROLLER_GROUP, OPEN_KV, OpenKv(create=create))
-            self._group = reply.kvs[0].group if reply.kvs else None
+            call = OpenKv(create=create)
+            self._group = _group_in(self._connection.call_leader(CONTROLLER_GROUP, OPEN_KV, call))
         return self._group
+
+
+def _group_in(reply: KvReply) -> GroupId | None:
+    return reply.kvs[0].group if reply.kvs else None
 
 
 def _from_any_that_keeps(

@@ -111,7 +111,7 @@ class GroupUnknown(MembersRefused):
 
     group: int
 
-    cause_text = "There is no group {group}: its topic was deleted."
+    cause_text = "There is no group {group}: its topic was deleted, or there never was one."
     remedy_text = "Look at what there is: `raftlog cluster status`."
 
 
@@ -192,4 +192,7 @@ class QuorumAtRisk(MembersRefused):
     cause_text = (
         "{what} would lose its quorum: of the nodes {voters}, these can be reached: {heard}."
     )
-    remedy_text = "Start the other nodes first, or `raftlog cluster replace` one that is lost."
+    remedy_text = (
+        "Start the other nodes first, or `raftlog cluster replace` one that is lost. If most of a "
+        "topic's are lost for good, its records are: `raftlog topic delete` it, and go on."
+    )

@@ -2125,10 +2125,12 @@ class KvState(_message.Message):
     def __init__(self, rules: _Optional[int] = ..., last_index: _Optional[int] = ..., keys: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ..., sessions: _Optional[_Iterable[_Union[SessionState, _Mapping]]] = ...) -> None: ...
 
 class OpenKv(_message.Message):
-    __slots__ = ("create",)
+    __slots__ = ("create", "any_node")
     CREATE_FIELD_NUMBER: _ClassVar[int]
+    ANY_NODE_FIELD_NUMBER: _ClassVar[int]
     create: bool
-    def __init__(self, create: _Optional[bool] = ...) -> None: ...
+    any_node: bool
+    def __init__(self, create: _Optional[bool] = ..., any_node: _Optional[bool] = ...) -> None: ...
 
 class KvReply(_message.Message):
     __slots__ = ("kvs",)

@@ -112,6 +112,16 @@ def test_a_topic_waits_for_a_leader_while_no_node_that_answers_knows_one() -> No
     assert topics_without_leader(answers) == ["created again", "quarantined", "waits"]
 
 
+def test_what_an_observer_believes_is_no_leader() -> None:
+    """It is told of a leader, and not that it is gone."""
+    observer = replace(view(4, 1, "t", 3), role="observer")
+    answers = [
+        NodeAnswer(NodeId(1), "a:1", NodeView(node=NodeId(1), groups=(view(1, 1, "t", 0),))),
+        NodeAnswer(NodeId(4), "a:4", NodeView(node=NodeId(4), groups=(observer,))),
+    ]
+    assert topics_without_leader(answers) == ["t"]
+
+
 def test_a_node_s_files_are_summed_over_its_topics() -> None:
     views = [
         replace(view(1, 1, "a", 1), log_bytes=5, history_bytes=70, points_behind=2),
@@ -192,6 +202,8 @@ def test_the_rules_version_is_unknown_unless_a_majority_answers() -> None:
     both = rules_of([description(1, 2), description(2, 3), down], nodes=3)
     assert both == {"rules": 3, "behind_rules": [3]}
     assert rules_of([description(1, 2)], nodes=1)["rules"] == 2
+    observing = replace(description(4, 2), observers=(NodeId(4),))
+    assert rules_of([description(1, 2), observing], nodes=3)["rules"] is None
 
 
 def test_a_node_whose_program_knows_the_next_rules_is_not_waited_for() -> None:

@@ -37,11 +37,9 @@ from raftlog.wire.calls import (
     GET_LAST_APPLIED,
     GET_SERVERS,
     READ_KEYS,
-    WATCH_GROUPS,
     WATCH_KEYS,
     GroupView,
     NodeView,
-    WatchGroups,
 )
 from raftlog.wire.codec import GroupState, decode_command, decode_state
 from raftlog.wire.group_calls import GetEntries, GetLastApplied, GetServers, StatePart
@@ -504,7 +502,6 @@ def test_reads_of_followers_go_on_without_a_leader_and_strong_ones_do_not(
     for node in {1, 2, 3} - {left}:
         small.kill(node)
     with LogClient(Connection(settings_of(small.address(left)))) as alone:
-        alone.kv._group = store_of_node(alone, small.address(left))
         found = alone.kv.get("key", consistency="sequential")
         assert found is not None
         assert found.value == b"value"
@@ -513,12 +510,6 @@ def test_reads_of_followers_go_on_without_a_leader_and_strong_ones_do_not(
             alone.kv.get("key")
         with pytest.raises(DeadlineExceeded):
             alone.kv.get("key", consistency="two-step")
-
-
-def store_of_node(client: LogClient, address: str) -> int:
-    view = client._connection.ask(address, WATCH_GROUPS, WatchGroups(groups=()), 5)
-    (store,) = (each.group for each in view.groups if each.topic == "(kv)")
-    return store
 
 
 def settings_of(address: str) -> ClientSettings:

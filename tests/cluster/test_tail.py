@@ -72,7 +72,7 @@ def test_without_a_leader_tail_shows_what_is_known_to_be_committed_and_says_so(
         assert ended.returncode == ExitCode.UNAVAILABLE
         assert ids(ended) == [2_998, 2_999]
         assert "no leader answers: showing the records below 3000" in ended.stderr
-        assert "1 of 3 nodes" in ended.stderr
+        assert "told by 1 of its 3 voters" in ended.stderr
         assert "Newer records may exist" in ended.stderr
         assert ids(tail(cluster, TOPIC, "--since", f"@{second_s:.6f}"))[0] == 1_500
         wanted = tail(cluster, TOPIC, "-n", "1", "--where", "kind = 'a'")
@@ -101,3 +101,31 @@ def check_descriptions(client: LogClient) -> None:
     other = dataclasses.replace(known, incarnation="0" * 32)
     with pytest.raises(TopicRecreated):
         client.describe_topic(other, linearizable=False)
+
+
+def test_what_follows_waits_for_a_leader_however_long(cluster: ProcessCluster) -> None:
+    """Longer than one request may take, and shows what comes then."""
+    command = [sys.executable, "-m", "raftlog", "--servers", cluster.servers]
+    command += ["--set", "client.request_timeout_s=1", "tail", TOPIC, "-n", "1", "--follow"]
+    follower = subprocess.Popen(
+        [*command, "--columns", "id", "-o", "json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert follower.stdout is not None
+    assert follower.stderr is not None
+    try:
+        assert json.loads(follower.stdout.readline())["id"] == 2_999
+        for node in (1, 3):
+            cluster.kill(node)
+        for _ in range(2):
+            assert "still waiting" in follower.stderr.readline()
+        for node in (1, 3):
+            cluster.serve(node)
+        with cluster.client() as client:
+            client.append(TOPIC, [{"id": 7, "kind": "a"}])
+        assert json.loads(follower.stdout.readline()) == {"id": 7}
+    finally:
+        follower.kill()
+        follower.communicate(timeout=DEADLINE_S)
