@@ -273,7 +273,7 @@ def transfer(
     """
     with session_of(context, servers).connect() as client:
         known = client.members.placements()
-        group = group_named(client, topic)
+        group = group_named(client, topic, known)
         if any(each.node == to and each.draining for each in known.nodes):
             undo = f"`raftlog cluster drain {to} --undo` lets it lead"
             problem = f"it is drained and would hand the role on at once ({undo})"

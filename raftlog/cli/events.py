@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from raftlog.cli.group_names import group_named
+from raftlog.cli.group_names import CONTROLLER_NAME, group_named
 from raftlog.cli.output import Format, FormatOption, show_json
 from raftlog.cli.session import ServersOption, session_of
 from raftlog.core.types import CONTROLLER_GROUP
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 def events(
     context: typer.Context,
     topic: Annotated[
-        str | None,
+        str,
         typer.Argument(
             metavar="[TOPIC]",
             help=f"Default: the controller's group. {KV_LABEL!r}: the key-value store's.",
             show_default=False,
         ),
-    ] = None,
+    ] = CONTROLLER_NAME,
     count: Annotated[
         int | None, typer.Option("-n", "--count", min=1, help="Stop after so many events.")
     ] = None,
@@ -39,7 +39,9 @@ def events(
     Until Ctrl-C. With -o json one object per line.
     """
     with session_of(context, servers).connect() as client:
-        group = CONTROLLER_GROUP if topic is None else group_named(client, topic)
+        group = CONTROLLER_GROUP  # found without a leader
+        if topic != CONTROLLER_NAME:
+            group = group_named(client, topic, client.members.placements())
         for event in islice(client.groups.events(group), count):
             if output is Format.JSON:
                 show_json(_as_object(event))

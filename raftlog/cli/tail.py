@@ -201,12 +201,15 @@ class _Rows:
 
     def follow(self, begin: int) -> Iterator[pa.RecordBatch]:
         """Those from `begin` on that are wanted, as they come; waits for nodes that answer."""
-        columns = [*dict.fromkeys(["_offset", *self._columns])]
+        return self._chosen(self._followed(begin))
+
+    def _followed(self, begin: int) -> Iterator[pa.RecordBatch]:
+        columns = list(dict.fromkeys(["_offset", *self._columns]))
         while True:
             try:
                 for batch in self._client.follow(self.known.info, begin, columns=columns):
-                    yield from self._chosen(iter((batch,)))
-                    begin = int(batch.column("_offset")[-1].as_py()) + 1
+                    yield batch
+                    begin = batch.column("_offset")[-1].as_py() + 1
             except (DeadlineExceeded, NodeUnreachable) as error:
                 say(f"still waiting: {error.cause}")
 

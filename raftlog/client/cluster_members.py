@@ -430,7 +430,7 @@ class ClusterMembers:
             NodeUnknown: Nobody added it.
             ChangeUnfinished: It has not come, or does not answer.
         """
-        self._moves.wait_for(lambda: self._node(node), timeout_s)
+        self._moves.wait_for(node, lambda: self._node(node), timeout_s)
 
     # ------------------------------------------------------------ plans
 

@@ -226,22 +226,22 @@ class GroupMoves:
             return described.node
         return None
 
-    def wait_for(self, look: Callable[[], NodePlaces], timeout_s: float) -> None:
-        """Wait until the node that `look` finds has come and answers. Raises `ChangeUnfinished`."""
-        its = look()
+    def wait_for(self, node: int, look: Callable[[], NodePlaces], timeout_s: float) -> None:
+        """Wait until the node, which `look` finds, has come and answers. Raises
+        `ChangeUnfinished`."""
 
         def answers() -> bool | None:
-            nonlocal its
             its = look()
             # One that has just come may still count as gone: grpc remembers a refused connection.
             return (its.registered and self.at(its.address) == its.node) or None
 
         def state() -> str:
+            its = look()
             if its.registered:
                 return f"it was started, and does not answer at {its.address}"
             return "it was added, and has not been started (`raftlog serve --join`)"
 
-        self.wait(answers, f"Waiting for node {its.node}", timeout_s, state)
+        self.wait(answers, f"Waiting for node {node}", timeout_s, state)
 
     def _unfinished(self, moves: Sequence[Move], timeout_s: float) -> ChangeUnfinished:
         what, last = f"Moving {_names(moves)}", self._silent(moves)

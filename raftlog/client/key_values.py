@@ -37,7 +37,6 @@ from raftlog.wire.kv_calls import (
     DeleteKeyCall,
     KeyChanges,
     KeysReply,
-    KvReply,
     OpenKv,
     OpenSessionCall,
     PutKeyCall,
@@ -351,17 +350,14 @@ class KeyValueStore:
     def _store(self, *, create: bool, any_node: bool = False) -> GroupId | None:
         """The store's group, asked for once; None: there is none, and none is to be made. With
         `any_node` it takes no leader if any node that is asked knows of it."""
-        if self._group is None and any_node:
-            anywhere = OpenKv(create=False, any_node=True)
-            self._group = _group_in(self._connection.call_any(OPEN_KV, anywhere))
         if self._group is None:
-            call = OpenKv(create=create)
-            self._group = _group_in(self._connection.call_leader(CONTROLLER_GROUP, OPEN_KV, call))
+            call = OpenKv(create=create, any_node=any_node)
+            if any_node:
+                reply = self._connection.call_any(OPEN_KV, call)
+            else:
+                reply = self._connection.call_leader(CONTROLLER_GROUP, OPEN_KV, call)
+            self._group = reply.kvs[0].group if reply.kvs else None
         return self._group
-
-
-def _group_in(reply: KvReply) -> GroupId | None:
-    return reply.kvs[0].group if reply.kvs else None
 
 
 def _from_any_that_keeps(

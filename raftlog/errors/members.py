@@ -194,5 +194,6 @@ class QuorumAtRisk(MembersRefused):
     )
     remedy_text = (
         "Start the other nodes first, or `raftlog cluster replace` one that is lost. If most of a "
-        "topic's are lost for good, its records are: `raftlog topic delete` it, and go on."
+        "topic's nodes are lost for good, save what `raftlog tail` still shows, and "
+        "`raftlog topic delete` it."
     )

@@ -12,7 +12,7 @@ from raftlog.machines.kv_commands import KeyChange, KeyValue
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenKv:
     """Leader of the controller (linearizable): the key-value store, made if it is to be. With
-    `any_node` any node, as far as it knows."""
+    `any_node` any node that knows of it answers."""
 
     create: bool
     any_node: bool = False

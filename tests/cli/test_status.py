@@ -238,13 +238,18 @@ def test_a_line_says_whether_leaders_have_leases(lengths: tuple[float, float], l
 
 @contextmanager
 def only_node(
-    shown: NodeView, never_started: Sequence[int] = (), leader: int = 1, also: int = 0
+    shown: NodeView,
+    never_started: Sequence[int] = (),
+    leader: int = 1,
+    also: int = 0,
+    observers: Sequence[int] = (),
 ) -> Iterator[str]:
     """A port that answers as the only node of a cluster that ever started, with this view. Gives
-    its address. It answers at the address of the node `also` too."""
+    its address. It answers at the address of the node `also` too. Nobody answers for the
+    `observers`."""
     server = grpc.server(futures.ThreadPoolExecutor(2))
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
-    others = {each: f"127.0.0.1:{each}" for each in never_started}
+    others = {each: f"127.0.0.1:{each}" for each in (*never_started, *observers)}
     if also:
         others[also] = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     described = replace(
@@ -256,6 +261,7 @@ def only_node(
         ),
         behind_rules=(),
         unregistered=tuple(map(NodeId, never_started)),
+        observers=tuple(map(NodeId, observers)),
         lease_us=700_000,
     )
     answers = {
@@ -315,6 +321,17 @@ def test_nodes_that_never_started_are_named_as_such_and_count_for_nothing(
         ended = run(monkeypatch, capsys, "--servers", server, "status", "-o", "json")
     rows = json.loads(ended.out)["nodes"]
     assert [row["never_started"] for row in rows] == [False, True, True, True]
+
+
+def test_observers_that_do_not_answer_cost_no_majority(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = NodeView(node=NodeId(1), groups=(view(1, 0, "", 1),))
+    with only_node(shown, observers=(4, 5)) as server:
+        ended = run(monkeypatch, capsys, "--servers", server, "status")
+    assert ended.code == ExitCode.OK
+    assert ended.out.count("no answer") == 2
+    assert "rules version 3" in ended.err
 
 
 @pytest.mark.parametrize("never_started", [(), (2,)])

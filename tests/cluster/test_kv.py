@@ -349,6 +349,11 @@ def test_the_commands_do_what_the_client_does(cluster: ProcessCluster, key: str)
     events = raftlog(cluster, "events", "-n", "2").stdout.decode().splitlines()
     assert events[0].startswith("leader_changed: node ")
     assert events[1].startswith("voters_changed: voters 1 (")
+    assert raftlog(cluster, "events", "(controller)", "-n", "2").stdout.decode() == "\n".join(
+        [*events, ""]
+    )
+    of_store = raftlog(cluster, "events", "(kv)", "-n", "1", "-o", "json")
+    assert json.loads(of_store.stdout)["event"] == "leader_changed"
 
 
 # ------------------------------------------------------------ kills, snapshots, elections

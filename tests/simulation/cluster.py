@@ -435,10 +435,9 @@ def _is_healed(node: SimulatedNode, group: GroupId, since_us: int) -> bool:
     counts = repairs.counts(group)
     if counts.found != counts.healed:
         return False
-    if (
-        scrubs.progress(group).ended_us <= since_us
-    ):  # one that ended right then was under way before
-        scrubs.begin(group)  # if a replica that was rebuilt meanwhile has ended it
+    # One that ended right then was under way before, and a replica that was rebuilt ends none.
+    if scrubs.progress(group).ended_us <= since_us:
+        scrubs.begin(group)
         return False
     return True
 
