@@ -25,6 +25,7 @@ CLIENT = [
     "grpcio>=1.85.1,<2",
     "protobuf>=7.35.1,<8",
     "pyarrow>=21,<27",
+    "numpy>=1.26,<3",
     "google-crc32c>=1.6,<2",
     "pydantic>=2.7,<3",
     "pydantic-settings>=2.6,<3",

@@ -130,7 +130,7 @@ PACKAGES = {
             "raftlog.wire.batch",
             "raftlog.wire.runs",
         ),
-        third_party=("pyarrow", "sqlglot"),
+        third_party=("numpy", "pyarrow", "sqlglot"),
     ),
     "raftlog.compaction": Package(
         ours=(

@@ -39,7 +39,10 @@ class Attempt:
         self._create_writer = create_writer
         self._attempt = uuid.uuid4().hex
         self._buffer = BatchBuffer(
-            topic.schema, compression=settings.compression, batch_bytes=settings.batch_bytes
+            topic.schema,
+            compression=settings.compression,
+            planes=topic.takes_planes,
+            batch_bytes=settings.batch_bytes,
         )
         self._window = Window(connection, topic.group, STAGE, settings.max_in_flight)
         self._entries = 0

@@ -61,7 +61,10 @@ class Producer:
         self._sent_at_s = 0.0
         self._idle_max_s = settings.producer_idle_max_s
         self._buffer = BatchBuffer(
-            topic.schema, compression=settings.compression, batch_bytes=settings.batch_bytes
+            topic.schema,
+            compression=settings.compression,
+            planes=topic.takes_planes,
+            batch_bytes=settings.batch_bytes,
         )
         self._window = Window(connection, topic.group, APPEND, settings.max_in_flight)
         self._last = Appended(start=Offset(0), end=Offset(0), repeated=False)

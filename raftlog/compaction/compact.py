@@ -43,9 +43,9 @@ from raftlog.image.open_image import OpenImage
 from raftlog.image.pace import Pace
 from raftlog.image.snapshot_file import read_snapshot, write_snapshot
 from raftlog.image.stages_file import write_stages
+from raftlog.machines.commands import TopicInfo
 from raftlog.machines.extents import Extent
 from raftlog.machines.group_info import CONTROLLER, GroupInfo
-from raftlog.machines.schema import Schema
 from raftlog.machines.topic import TopicMachine
 from raftlog.state_hash import STATE_HASH_FIRST, next_state_hash
 from raftlog.storage.contract import FileSystem
@@ -212,7 +212,7 @@ def _extended_history(
         small = HistoryFile(fs, job.folder, job.group, files.pop())
     extents = machine.extents_between(start, end)
     logged = pace.over(_batch(extent, replay.entry(extent.index)) for extent in extents)
-    groups = _row_groups(small, log_start, logged, machine.info.schema)
+    groups = _row_groups(small, log_start, logged, machine.info)
     try:
         written = write_history_file(
             fs, job.folder, job.group, pace.over(groups), kept=image.names() | job.kept
@@ -238,7 +238,7 @@ def _row_groups(
     small: HistoryFile | None,
     log_start: Offset,
     logged: Iterator[SourceBatch],
-    schema: Schema,
+    topic: TopicInfo,
 ) -> Iterator[RowGroup]:
     """The row groups of the small file that are not trimmed, and those of the batches. Only the
     last one of the file may have room for more: the others were complete when it was written."""
@@ -262,7 +262,7 @@ def _row_groups(
             runs=last.runs,
         )
         logged = chain([source], logged)
-    yield from row_groups(logged, schema)
+    yield from row_groups(logged, topic.schema, planes=topic.takes_planes)
 
 
 def _checked_body(file: HistoryFile, row_group: StoredRowGroup) -> bytes:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from raftlog.core.types import NO_INDEX, GroupId, LogIndex, NodeId, Offset
 from raftlog.machines.evolution import ColumnChange
 from raftlog.machines.kv_commands import DeleteKey, OpenSession, PutKey
+from raftlog.machines.rules import RULES_WITH_PLANES
 from raftlog.machines.schema import Schema
 from raftlog.machines.settings import TopicSetting
 
@@ -442,3 +443,9 @@ class TopicInfo:
     """The settings that are not the default, by name."""
     settings_version: LogIndex = NO_INDEX
     """The entry of the controller's log that changed them last; 0: none did."""
+
+    @property
+    def takes_planes(self) -> bool:
+        """Whether its column chunks may hold byte planes: all its nodes can read them, because
+        they knew the rules that it was created under."""
+        return self.rules >= RULES_WITH_PLANES

@@ -21,6 +21,7 @@ at one index of the log, so all replicas switch at the same entry.
 10. Epochs that overwrite a topic.
 11. Retention that waits for reader groups.
 12. Columns of types that earlier programs do not know, and changes within nested types.
+13. Topics whose column chunks may hold byte planes: those that are created under it.
 """
 
 from __future__ import annotations
@@ -59,7 +60,10 @@ RULES_WITH_OVERWRITE = 10
 RULES_WAITING_FOR_READERS = 11
 """The first rules that know the settings by which retention waits for reader groups."""
 
-RULES_LATEST = 12
+RULES_WITH_PLANES = 13
+"""The first rules under which a new topic's column chunks may hold byte planes."""
+
+RULES_LATEST = 13
 """The highest version that this program knows."""
 
 

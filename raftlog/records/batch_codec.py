@@ -1,7 +1,7 @@
 """A record batch as a header and column chunks, and back.
 
-A chunk is one column as one Arrow IPC message, with a CRC-32C and statistics in the header. Nothing
-here works row by row, and nothing is ever unpickled.
+A chunk is one column, or its byte planes, as one Arrow IPC message, with a CRC-32C and statistics
+in the header. Nothing here works row by row, and nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from raftlog.checksum import chain, crc32c
 from raftlog.errors import DataLoss, InvalidOption
 from raftlog.machines.schema import RESERVED_NAMES, Field, Schema
+from raftlog.records import byte_planes
 from raftlog.records.arrow_types import arrow_schema, arrow_type, nulls
 from raftlog.wire.batch import BatchHeader, Bound, ColumnChunk, EncodedBatch
 
@@ -32,10 +33,13 @@ BOUND_BYTES_MAX = 64
 # ---------------------------------------------------------------- encode
 
 
-def encode_batch(batch: pa.RecordBatch, schema: Schema, compression: str) -> EncodedBatch:
+def encode_batch(
+    batch: pa.RecordBatch, schema: Schema, compression: str, *, planes: bool = False
+) -> EncodedBatch:
     """The header and the body of a batch of at least one record, which `conform` has returned.
 
-    Each column becomes one Arrow IPC record-batch message with its own CRC-32C and statistics.
+    Each column becomes one Arrow IPC record-batch message with its own CRC-32C and statistics; with
+    `planes` as byte planes if these make a compressed column smaller (`TopicInfo.takes_planes`).
     Raises `InvalidOption` for a compression not in `COMPRESSIONS`.
     """
     assert batch.num_rows > 0, "a batch has records"
@@ -47,7 +51,8 @@ def encode_batch(batch: pa.RecordBatch, schema: Schema, compression: str) -> Enc
     batch_crc = 0
     for field, column in zip(schema.fields, batch.columns, strict=True):
         used = compression if column.nbytes >= COMPRESS_BYTES_MIN else "none"
-        buffer = _write_column(column, _layout(column.type, used))
+        split = planes and used != "none" and byte_planes.saves(column)
+        buffer = _write_planes(column, used) if split else _write_column(column, used)
         crc = crc32c(buffer)
         minimum, maximum = _bounds(column)
         chunks.append(
@@ -59,6 +64,7 @@ def encode_batch(batch: pa.RecordBatch, schema: Schema, compression: str) -> Enc
                 null_count=column.null_count,
                 minimum=minimum,
                 maximum=maximum,
+                in_planes=split,
             )
         )
         buffers.append(buffer)
@@ -71,19 +77,32 @@ def encode_batch(batch: pa.RecordBatch, schema: Schema, compression: str) -> Enc
 
 
 class _Layout:
-    """What is needed to write or read a column of one type and compression, made once."""
+    """What is needed to write or read the columns of a chunk, made once."""
 
-    __slots__ = ("options", "schema", "schema_message")
+    __slots__ = ("schema", "schema_message")
 
-    def __init__(self, kind: pa.DataType, compression: str) -> None:
-        codecs: dict[str, Literal["lz4", "zstd"] | None]
-        codecs = {"lz4": "lz4", "zstd": "zstd", "none": None}
-        self.schema = pa.schema([pa.field("column", kind)])
-        self.options = pa.ipc.IpcWriteOptions(compression=codecs[compression], use_threads=False)
-        self.schema_message = self.schema.serialize().to_pybytes()
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self.schema_message = schema.serialize().to_pybytes()
 
 
-_layout = lru_cache(maxsize=1024)(_Layout)
+@lru_cache(maxsize=1024)
+def _layout(kind: pa.DataType) -> _Layout:
+    """Of a column as it is."""
+    return _Layout(pa.schema([pa.field("column", kind)]))
+
+
+@lru_cache(maxsize=4)
+def _planes_layout(width: int) -> _Layout:
+    return _Layout(byte_planes.planes_schema(width))
+
+
+@lru_cache(maxsize=len(COMPRESSIONS))
+def _write_options(compression: str) -> pa.ipc.IpcWriteOptions:
+    codecs: dict[str, Literal["lz4", "zstd"] | None]
+    codecs = {"lz4": "lz4", "zstd": "zstd", "none": None}
+    return pa.ipc.IpcWriteOptions(compression=codecs[compression], use_threads=False)
+
 
 _IN_THIS_THREAD = pa.ipc.IpcReadOptions(use_threads=False)
 
@@ -97,14 +116,25 @@ def _check_compression(compression: str) -> None:
         )
 
 
-def _write_column(column: pa.Array[Any], layout: _Layout) -> pa.Buffer:
-    """The column's record-batch message: an IPC stream without the schema at its start.
+def _write_column(column: pa.Array[Any], compression: str) -> pa.Buffer:
+    layout = _layout(column.type)
+    batch = pa.RecordBatch.from_arrays([column], schema=layout.schema)
+    return _write_message(batch, layout, compression)
+
+
+def _write_planes(column: pa.Array[Any], compression: str) -> pa.Buffer:
+    planes = byte_planes.split(column)
+    return _write_message(planes, _planes_layout(planes.num_columns), compression)
+
+
+def _write_message(batch: pa.RecordBatch, layout: _Layout, compression: str) -> pa.Buffer:
+    """A record-batch message: an IPC stream without the schema at its start.
 
     `RecordBatch.serialize` gives such a message too, but cannot compress it.
     """
     sink = pa.BufferOutputStream()
-    writer = pa.ipc.new_stream(sink, layout.schema, options=layout.options)
-    writer.write_batch(pa.RecordBatch.from_arrays([column], schema=layout.schema))
+    writer = pa.ipc.new_stream(sink, layout.schema, options=_write_options(compression))
+    writer.write_batch(batch)
     # Do not close the writer: that would add the end-of-stream mark.
     return sink.getvalue().slice(len(layout.schema_message))
 
@@ -254,7 +284,7 @@ def _read_column(
             what=f"Column {field.name!r} has CRC {found:08x} and was written with {chunk.crc:08x}."
         )
     try:
-        column = _column_of(data, _layout(kind, "none"))
+        column = _planes_of(data, kind) if chunk.in_planes else _column_of(data, kind)
         column.validate()
     except (pa.ArrowException, OSError) as error:
         raise DataLoss(what=f"Column {field.name!r} is not an Arrow message: {error}.") from error
@@ -266,8 +296,23 @@ def _read_column(
     return column
 
 
-def _column_of(message: pa.Buffer, layout: _Layout) -> pa.Array[Any]:
-    """The only column of a record-batch message: what `_write_column` made.
+def _column_of(message: pa.Buffer, kind: pa.DataType) -> pa.Array[Any]:
+    """The column of a message that `_write_column` made. Raises as `_read_message` does."""
+    return _read_message(message, _layout(kind)).column(0)
+
+
+def _planes_of(message: pa.Buffer, kind: pa.DataType) -> pa.Array[Any]:
+    """The column of a message that `_write_planes` made. Raises as `_read_message` does."""
+    width = byte_planes.width_of(kind)
+    if not width:
+        raise pa.ArrowInvalid(f"{kind} has no byte planes")
+    planes = _read_message(message, _planes_layout(width))
+    planes.validate()
+    return byte_planes.join(planes, kind)
+
+
+def _read_message(message: pa.Buffer, layout: _Layout) -> pa.RecordBatch:
+    """What `_write_message` was given.
 
     `pa.ipc.read_record_batch` takes the message as it is, but hands each of its buffers to Arrow's
     threads, and waits: for most columns that takes longer than to decompress them and to copy the
@@ -277,7 +322,7 @@ def _column_of(message: pa.Buffer, layout: _Layout) -> pa.Array[Any]:
     batch = next(pa.ipc.open_stream(stream, options=_IN_THIS_THREAD), None)
     if batch is None:
         raise pa.ArrowInvalid("there is no record batch")
-    return batch.column(0)
+    return batch
 
 
 def _field(schema: Schema, name: str) -> Field:

@@ -1,8 +1,9 @@
 """A record batch as servers and readers see it: a header, and column chunks they never decode.
 
 The body of an `Append` or `Stage` entry is the chunks one after another. Each chunk is one Arrow
-IPC record-batch message of one column, compressed by the client. The header travels inside the
-entry's command, so a server can slice columns out of a body without reading the rest of it.
+IPC record-batch message of one column or of its byte planes, compressed by the client. The header
+travels inside the entry's command, so a server can slice columns out of a body without reading the
+rest of it.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class ColumnChunk(NamedTuple):
     null_count: int
     minimum: Bound = None
     maximum: Bound = None
+    in_planes: bool = False
+    """Whether the chunk holds the byte planes of the column (`raftlog.records.byte_planes`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

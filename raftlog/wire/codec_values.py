@@ -34,6 +34,7 @@ def encode_header(header: BatchHeader) -> pb.BatchHeader:
             length=column.length,
             crc=column.crc,
             null_count=column.null_count,
+            in_planes=column.in_planes,
         )
         if column.minimum is not None:
             put_bound(chunk.minimum, column.minimum)
@@ -60,6 +61,7 @@ def _decode_chunk(chunk: pb.ColumnChunk) -> ColumnChunk:
         chunk.null_count,
         get_bound(chunk.minimum) if chunk.HasField("minimum") else None,
         get_bound(chunk.maximum) if chunk.HasField("maximum") else None,
+        chunk.in_planes,
     )
 
 

@@ -101,7 +101,7 @@ class Bound(_message.Message):
     def __init__(self, truth: _Optional[bool] = ..., integer: _Optional[int] = ..., real: _Optional[float] = ..., text: _Optional[str] = ..., binary: _Optional[bytes] = ...) -> None: ...
 
 class ColumnChunk(_message.Message):
-    __slots__ = ("field_id", "position", "length", "crc", "null_count", "minimum", "maximum")
+    __slots__ = ("field_id", "position", "length", "crc", "null_count", "minimum", "maximum", "in_planes")
     FIELD_ID_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     LENGTH_FIELD_NUMBER: _ClassVar[int]
@@ -109,6 +109,7 @@ class ColumnChunk(_message.Message):
     NULL_COUNT_FIELD_NUMBER: _ClassVar[int]
     MINIMUM_FIELD_NUMBER: _ClassVar[int]
     MAXIMUM_FIELD_NUMBER: _ClassVar[int]
+    IN_PLANES_FIELD_NUMBER: _ClassVar[int]
     field_id: int
     position: int
     length: int
@@ -116,7 +117,8 @@ class ColumnChunk(_message.Message):
     null_count: int
     minimum: Bound
     maximum: Bound
-    def __init__(self, field_id: _Optional[int] = ..., position: _Optional[int] = ..., length: _Optional[int] = ..., crc: _Optional[int] = ..., null_count: _Optional[int] = ..., minimum: _Optional[_Union[Bound, _Mapping]] = ..., maximum: _Optional[_Union[Bound, _Mapping]] = ...) -> None: ...
+    in_planes: bool
+    def __init__(self, field_id: _Optional[int] = ..., position: _Optional[int] = ..., length: _Optional[int] = ..., crc: _Optional[int] = ..., null_count: _Optional[int] = ..., minimum: _Optional[_Union[Bound, _Mapping]] = ..., maximum: _Optional[_Union[Bound, _Mapping]] = ..., in_planes: _Optional[bool] = ...) -> None: ...
 
 class BatchHeader(_message.Message):
     __slots__ = ("record_count", "schema_version", "columns")

@@ -127,7 +127,7 @@ def _history_file(
     batch = SourceBatch(
         start=Offset(start), header=encoded.header, body=body, record_bytes=len(body), runs=runs
     )
-    groups = row_groups([batch], schema)
+    groups = row_groups([batch], schema, planes=True)
     return write_history_file(fs, f"groups/{topic.group}", topic.group, groups)
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from raftlog import LogClient, TopicInfo, connect
@@ -20,7 +21,7 @@ from raftlog.core.types import CONTROLLER_GROUP, Payload
 from raftlog.errors import ExitCode, LogFromNewerVersion, RulesTooOld
 from raftlog.machines.commands import AlterSchema
 from raftlog.machines.evolution import ADD, SET_TYPE, ColumnChange
-from raftlog.machines.rules import RULES_LATEST
+from raftlog.machines.rules import RULES_LATEST, RULES_WITH_PLANES
 from raftlog.machines.schema import RULES_WITH_TYPES, Schema
 from raftlog.records.arrow_types import schema_of
 from raftlog.storage.posix import PosixFileSystem
@@ -134,6 +135,29 @@ def test_types_that_an_older_program_lacks_wait_for_the_upgrade(cluster: Cluster
             types = [field.type for field in altered.schema.fields]
             assert types == ['"long"', wider, '"interval day"']
             assert client.create_topic("typed", schema).schema == schema
+
+
+def test_only_topics_that_all_nodes_can_read_in_byte_planes_are_written_so(
+    cluster: ClusterFolder,
+) -> None:
+    """A topic from before the upgrade keeps its form, which takes several times the room here."""
+    rows = pa.table({"id": pa.array(range(20_000), pa.int64())})
+    before = RULES_WITH_PLANES - 1
+    with served(cluster, before), connect(cluster.addresses[1]) as client:
+        wait_for_rules(cluster, before)
+        client.create_topic("former", "id bigint")
+    with served(cluster):
+        wait_for_rules(cluster, RULES_LATEST)
+        with connect(cluster.addresses[1]) as client:
+            client.create_topic("new", "id bigint")
+            for topic in ("former", "new"):
+                client.append(topic, rows)
+                assert pa.Table.from_batches(client.read(topic, columns=["id"])) == rows
+        former, new = (
+            told(cluster, "watermark", topic)[0]["replicas"][0]["log_bytes"]
+            for topic in ("former", "new")
+        )
+        assert former > 5 * new
 
 
 def _call(client: LogClient, call: Any, request: Any) -> None:

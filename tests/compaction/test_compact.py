@@ -17,6 +17,7 @@ from raftlog.image.machine import restored
 from raftlog.image.manifest import Image
 from raftlog.image.pace import Pace
 from raftlog.image.snapshot_file import read_snapshot
+from raftlog.machines.rules import RULES_WITH_PLANES
 from raftlog.storage.frames import SEGMENT_HEADER_BYTES
 from tests.compaction.topic_scene import FOLDER, TopicScene
 from tests.machines.scenes import TOPIC
@@ -330,6 +331,15 @@ def test_replicas_with_other_compressors_come_to_the_same_digest_of_history(
     assert digests[-1] == image.history_digest
     assert len(set(digests)) == len(digests)
     assert files_of(ours.fs, FOLDER) != files_of(theirs.fs, FOLDER)
+
+
+@pytest.mark.parametrize("rules", [RULES_WITH_PLANES - 1, RULES_WITH_PLANES])
+def test_history_holds_byte_planes_only_of_topics_whose_nodes_all_know_them(rules: int) -> None:
+    topic = replace(TOPIC, rules=rules)
+    scene = TopicScene(MemoryFileSystem(Random(1)), topic=topic, small_file_bytes=1 << 20)
+    _more(scene)
+    assert scene.chunks_in_planes() == {topic.takes_planes} == {rules >= RULES_WITH_PLANES}
+    assert scene.rows() == scene.expected()
 
 
 def _more(scene: TopicScene) -> Image:

@@ -22,6 +22,7 @@ from raftlog.machines.commands import (
     EpochKey,
     SnapshotPoint,
     Stage,
+    TopicInfo,
     Trim,
 )
 from raftlog.machines.outcomes import Refused
@@ -53,14 +54,16 @@ class TopicScene:
     """Applies commands as a replica does; the records are the numbers from 0 on, in order of their
     encoding. `truth` has the visible ones by offset."""
 
-    def __init__(self, fs: FileSystem, *, small_file_bytes: int = 0) -> None:
+    def __init__(
+        self, fs: FileSystem, *, topic: TopicInfo = TOPIC, small_file_bytes: int = 0
+    ) -> None:
         self.fs = fs
         self.small_file_bytes = small_file_bytes
         fs.make_folder(FOLDER)
         fs.sync_folder("")
-        write_checked(fs, f"{FOLDER}/manifest", TEXT, [manifest_of(TOPIC).encode()])
+        write_checked(fs, f"{FOLDER}/manifest", TEXT, [manifest_of(topic).encode()])
         self.log = GroupLog.create(fs, FOLDER, TOPIC.group, SMALL)
-        self.machine = TopicMachine(TOPIC)
+        self.machine = TopicMachine(topic)
         self.state_hash = STATE_HASH_FIRST
         self.hashes: dict[int, bytes] = {}
         self.fingerprints: dict[int, bytes] = {}
@@ -198,6 +201,21 @@ class TopicScene:
         self.log = GroupLog.open(self.fs, FOLDER, TOPIC.group, SMALL, base=self.image.base)
 
     # ------------------------------------------------------------ reading
+
+    def chunks_in_planes(self) -> set[bool]:
+        """Of all row groups of history, whether their chunks hold byte planes."""
+        image = OpenImage(self.fs, FOLDER, TOPIC.group, self.image)
+        try:
+            return {
+                chunk.in_planes
+                for info in self.image.history
+                for group in image.history_file_with(info.start).row_groups_between(
+                    info.start, info.end
+                )
+                for chunk in group.header.columns
+            }
+        finally:
+            image.close()
 
     def rows(self) -> list[tuple[int, int]]:
         """(offset, number) of every visible record: history up to its end, extents beyond."""

@@ -40,6 +40,8 @@ def record(script: Any) -> None:
     if RULES_LATEST >= 12:
         _later_types(script)
         _within(script)
+    if RULES_LATEST >= 13:
+        _planes(script)
 
 
 def _leave(script: Any) -> None:
@@ -338,6 +340,19 @@ def _within(script: Any) -> None:
         change = ColumnChange(action="set type", name="at", type=kind)
         command = c.AlterSchema(name="within", incarnation="", version=version, changes=(change,))
         script.node.write(CONTROLLER_GROUP, command)
+
+
+def _planes(script: Any) -> None:
+    """A topic that is created before rules 13, and one under them: only its column chunks may hold
+    byte planes."""
+    for version, name in ((12, "whole"), (13, "planes")):
+        _raise_controller(script, version)
+        create = c.CreateTopic(
+            name=name, incarnation=f"{version:x}" * 32, schema=_SCHEMA, voters=_ids(42, 43),
+            if_not_exists=False, timestamp_us=script.tick(),
+        )  # fmt: skip
+        script.node.write(CONTROLLER_GROUP, create)
+    script.node.write(CONTROLLER_GROUP, c.SnapshotPoint(keep_from=1))
 
 
 def _array_of_structs(*parts: tuple[str, str]) -> str:
