@@ -267,8 +267,8 @@ def _connection(values: OptionValues) -> ConnectionOptions:
 
 def _found_by(values: OptionValues) -> tuple[str, str]:
     """(servers, ZooKeeper): how the cluster is found. By servers, the second is ""."""
-    from raftlog.config import is_address
     from raftlog.config_ensemble import found_by, parse_ensemble
+    from raftlog.config_hosts import is_address
 
     by_servers, by_zookeeper = "raftlog.bootstrap.servers", "raftlog.zookeeper.connect"
     given = found_by(

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import textwrap
 import tomllib
@@ -27,6 +26,7 @@ from pydantic import ValidationError, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, SettingsConfigDict
 
 from raftlog.config_ensemble import DiscoverySettings, EnsembleSettings, refuse_half
+from raftlog.config_hosts import PORT_MAX
 from raftlog.config_problems import (
     PREFIX,
     contradiction,
@@ -38,10 +38,6 @@ from raftlog.config_raft import RaftSettings
 from raftlog.config_section import GIB, KIB, MIB, Renamed, Section, limits, setting
 from raftlog.errors import InvalidOption
 
-PORT_MAX = 65_535
-
-_HOST = re.compile(r"[A-Za-z0-9._\-\[\]:%]{1,253}")
-"""What nodes take for a host's name, IPv4 or bracketed IPv6 address."""
 LEASE = {"ge": 1, "le": 100 * 365 * 86_400}
 
 CONFIG_VARIABLE = "RAFTLOG_CONFIG"
@@ -518,14 +514,6 @@ def validate(settings: Settings) -> None:
             problem=f"is {up.port}, which with up.nodes of {up.nodes} goes beyond port {PORT_MAX}",
             advice="Lower up.port: every node has a port of its own.",
         )
-
-
-def is_address(text: str) -> bool:
-    """Whether the text is `host:port`, as in settings; a host may contain colons (`[::1]`)."""
-    host, colon, port = text.rpartition(":")
-    is_host = bool(colon) and _HOST.fullmatch(host) is not None
-    is_number = port.isascii() and port.isdecimal()
-    return is_host and is_number and 0 < int(port) <= PORT_MAX
 
 
 def _value(settings: Settings, name: str) -> float:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from raftlog.config_hosts import PORT_MAX, is_host
 from raftlog.config_section import Section, setting
 from raftlog.errors import InvalidOption
 
 ROOT_DEFAULT = "/raftlog"
 """The path of a cluster in an ensemble, if the setting names none."""
 
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)(:[0-9]{1,5})?")
+_HOST = re.compile(r"(\[[^]]*\]|[^:]*)(?::([0-9]{1,5}))?")
 _NAME = re.compile(r"[0-9A-Za-z._-]{1,100}")
 
 
@@ -67,7 +68,7 @@ def parse_ensemble(text: str, option: str) -> Ensemble:
     names = path.split("/") if slash else []
     for host in hosts:
         found = _HOST.fullmatch(host)
-        if found is None or not 0 < int((found[2] or ":2181")[1:]) < 65_536:
+        if found is None or not is_host(found[1]) or not 0 < int(found[2] or "2181") <= PORT_MAX:
             raise _refused(option, f"holds {host!r}, which is not host:port")
     for name in names:
         if _NAME.fullmatch(name) is None or not name.strip("."):
@@ -102,6 +103,12 @@ def found_by(
         )
     if servers is None and zookeeper is None:
         return {}
+    if not (servers or zookeeper):
+        raise InvalidOption(
+            option=options[0] if zookeeper is None else options[1],
+            problem="is given and empty",
+            advice="Name the cluster's nodes or its ensemble, or leave the option out.",
+        )
     return {"bootstrap_servers": servers or "", "zookeeper": zookeeper or ""}
 
 

@@ -50,6 +50,7 @@ VALUES = (
     "raftlog.machines.outcomes",
     "raftlog.machines.schema",
     "raftlog.machines.settings",
+    "raftlog.machines.topic_names",
     "raftlog.machines.widening",
 )
 """What a client's calls take and give, and the bounds of it."""
@@ -62,12 +63,14 @@ PACKAGES = {
     "raftlog.machines": Package(pure=True),
     "raftlog.predicates": Package(anyone=(), pure=True),
     "raftlog.config_section": Package(ours=(), third_party=("pydantic",)),
+    "raftlog.config_hosts": Package(ours=()),
     "raftlog.config_problems": Package(ours=("raftlog.config_section",), third_party=("pydantic",)),
-    "raftlog.config_ensemble": Package(ours=("raftlog.config_section",)),
+    "raftlog.config_ensemble": Package(ours=("raftlog.config_hosts", "raftlog.config_section")),
     "raftlog.config_raft": Package(ours=("raftlog.config_section",)),
     "raftlog.config": Package(
         ours=(
             "raftlog.config_ensemble",
+            "raftlog.config_hosts",
             "raftlog.config_problems",
             "raftlog.config_raft",
             "raftlog.config_section",
@@ -145,7 +148,8 @@ PACKAGES = {
         third_party=("pyarrow",),
     ),
     "raftlog.discovery": Package(
-        ours=("raftlog.config_ensemble",), third_party=("kazoo", "pydantic")
+        ours=("raftlog.config_ensemble", "raftlog.config_hosts"),
+        third_party=("kazoo", "pydantic"),
     ),
     "raftlog.client": Package(
         ours=(
@@ -153,6 +157,7 @@ PACKAGES = {
             "raftlog.wire",
             "raftlog.config",
             "raftlog.config_ensemble",
+            "raftlog.config_hosts",
             "raftlog.config_section",
             "raftlog.placement",
             "raftlog.predicates.predicate",
@@ -164,6 +169,7 @@ PACKAGES = {
     "raftlog.server": Package(
         ours=(
             "raftlog.config",
+            "raftlog.config_hosts",
             "raftlog.core",
             "raftlog.discovery",
             "raftlog.image",
@@ -203,6 +209,7 @@ PACKAGES = {
             "raftlog.client",
             "raftlog.config",
             "raftlog.config_ensemble",
+            "raftlog.config_hosts",
             "raftlog.chaos",
             "raftlog.bench",
             "raftlog.discovery",
@@ -236,6 +243,7 @@ PACKAGES = {
             "raftlog.client",
             "raftlog.config",
             "raftlog.config_ensemble",
+            "raftlog.config_hosts",
             "raftlog.machines.limits",
             "raftlog.machines.topic_names",
             "raftlog.predicates",

@@ -17,6 +17,7 @@ from raftlog.cli.output import (
     show_table,
 )
 from raftlog.cli.session import ServersOption, session_of
+from raftlog.client.arguments import address_argument
 from raftlog.errors import ChangeUnfinished, InvalidOption, TransferRefused
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ AddressOption = Annotated[
         metavar="HOST:PORT",
         help="Where the new node listens, for nodes and clients.",
         show_default=False,
+        callback=address_argument,
     ),
 ]
 AtOnceOption = Annotated[
@@ -388,7 +390,7 @@ def _pulls_from(node: NodePlaces) -> str:
 def _nodes(text: str) -> list[int]:
     """The ids in a list such as "1,2"."""
     try:
-        found = [int(each) for each in text.split(",") if each.strip()]
+        found = [int(each) for each in text.split(",")] if text else []
     except ValueError:
         found = [0]
     if any(each < 1 for each in found):

@@ -17,6 +17,8 @@ from raftlog.machines.group_info import KV_LABEL
 if TYPE_CHECKING:
     from raftlog import GroupEvent, NodeAddress
 
+_COUNT_MAX = 1_000_000_000
+
 
 def events(
     context: typer.Context,
@@ -29,7 +31,8 @@ def events(
         ),
     ] = CONTROLLER_NAME,
     count: Annotated[
-        int | None, typer.Option("-n", "--count", min=1, help="Stop after so many events.")
+        int | None,
+        typer.Option("-n", "--count", min=1, max=_COUNT_MAX, help="Stop after so many events."),
     ] = None,
     servers: ServersOption = None,
     output: FormatOption = Format.TABLE,

@@ -23,7 +23,7 @@ from raftlog.cli.output import Format, FormatOption, say, show_json, show_table
 from raftlog.cli.server_extra import require_server_extra
 from raftlog.cli.session import DATA_FOLDER_DEFAULT, Session, session_of
 from raftlog.cli.signals import Stop, on_signals
-from raftlog.config import PORT_MAX
+from raftlog.config_hosts import PORT_MAX
 from raftlog.errors import (
     AddressInUse,
     DataFolderLocked,

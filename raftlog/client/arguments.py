@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from reprlib import repr as shortened
 from typing import Literal
 
-from raftlog.config import is_address
+from raftlog.config_hosts import is_address, is_any_host
 from raftlog.config_section import Section, setting
 from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import InvalidOption, InvalidTopicName
 from raftlog.machines.commands import AttemptReference, TopicInfo
 from raftlog.machines.limits import INTEGER_MAX, REPLICAS_MAX
 from raftlog.machines.settings import TopicSetting, advice_on_settings, problem_of_setting
+from raftlog.machines.topic_names import is_topic_name
 
 ReadPreference = Literal["nearest", "leader", "follower", "observer"]
 """`nearest`: any replica, spread over the readers; `follower`: any voter but the leader;
@@ -167,7 +168,7 @@ def _setting(name: object, value: object) -> TopicSetting:
 
 def topic_argument(topic: object) -> TopicInfo | str:
     """What may name a topic. Raises `InvalidOption` for a value of another type, and
-    `InvalidTopicName` for a text that no call can carry."""
+    `InvalidTopicName` for a text that no topic can have as its name."""
     if isinstance(topic, TopicInfo):
         return topic
     if isinstance(topic, str):
@@ -185,24 +186,32 @@ def topics_argument(topics: object) -> list[TopicInfo | str]:
 
 
 def name_argument(name: object) -> str:
-    """A topic's name, as far as its bytes can be sent: the cluster checks the rest. Raises
-    `InvalidOption` for a value of another type, `InvalidTopicName`."""
+    """A name that a topic can have. Raises `InvalidOption` for a value of another type,
+    `InvalidTopicName`."""
     if not isinstance(name, str):
         raise wrong_type("name", name, "Give the topic's name.")
-    if not is_unicode(name):
+    if not is_topic_name(name):
         raise InvalidTopicName(topic=name)
     return name
 
 
+NODE_MAX = 2**31 - 1
+"""The highest id of a node that is added: what ZooKeeper's entries hold."""
+
+_REACHED = "Give what the other nodes and clients reach, such as 10.0.0.4:7401."
+
+
 def address_argument(address: object) -> str:
-    """Where a node listens. Raises `InvalidOption` for what is not `host:port`."""
+    """Where others reach a node. Raises `InvalidOption` for what is not `host:port`, or is none
+    that one can reach."""
+    problem = None
     if not isinstance(address, str) or not is_address(address):
-        raise InvalidOption(
-            option="address",
-            problem=f"is {shortened(address)}, which is not host:port",
-            advice="Give what the other nodes and clients reach, such as 10.0.0.4:7401.",
-        )
-    return address
+        problem = f"is {shortened(address)}, which is not host:port"
+    elif is_any_host(address.rpartition(":")[0]):
+        problem = f"is {address}, at which a node may listen, but where nobody can reach it"
+    if problem is not None:
+        raise InvalidOption(option="address", problem=problem, advice=_REACHED)
+    return str(address)
 
 
 def nodes_argument(name: str, nodes: Sequence[int]) -> tuple[NodeId, ...]:

@@ -10,9 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from raftlog.client import plans
-from raftlog.client.arguments import address_argument, nodes_argument, whole_argument
+from raftlog.client.arguments import (
+    NODE_MAX,
+    address_argument,
+    nodes_argument,
+    whole_argument,
+)
 from raftlog.client.connection import Connection
-from raftlog.client.group_moves import GroupMoves, Moved, Progress, listed
+from raftlog.client.group_moves import GroupMoves, Moved, Progress, do_not_answer
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId
 from raftlog.errors import (
     AddressTaken,
@@ -141,7 +146,7 @@ class ClusterMembers:
                 advice="Leave it out, or add the node as an observer.",
             )
         address_argument(address)
-        whole_argument("node", node, least=1, most=INTEGER_MAX)
+        whole_argument("node", node, least=1, most=NODE_MAX)
         call = AddNode(
             node=NodeId(node),
             address=address,
@@ -563,7 +568,7 @@ class ClusterMembers:
             tell(f"left out, as they were not started: nodes {unstarted}")
         silent = {each.node for each in reply.nodes} - self._moves.heard()
         if tell is not None and (told := sorted(silent & able - {*but})):
-            tell(f"left out, as they do not answer: nodes {listed(told)}")
+            tell(f"left out: {do_not_answer(told)}")
         return silent
 
     def _node(self, node: int) -> NodePlaces:

@@ -30,6 +30,7 @@ from raftlog.wire.calls import (
     DESCRIBE_CLUSTER,
     DESCRIBE_PLACEMENTS,
     PLACE_GROUP,
+    ClusterDescription,
     DescribeCluster,
 )
 from raftlog.wire.placing_calls import (
@@ -74,14 +75,14 @@ class Progress:
             self._tell(text)
 
 
-class _Silence:
-    """Tells which nodes do not answer while moves wait for them."""
+class _Obstacles:
+    """Tells what is wrong with the nodes that moves wait for."""
 
     def __init__(self, moves: GroupMoves, progress: Progress) -> None:
         self._moves = moves
         self._progress = progress
         self._since_s = time.monotonic()
-        self._told: list[NodeId] = []
+        self._told = ""
 
     def arrived(self) -> None:
         """A move is done."""
@@ -91,10 +92,10 @@ class _Silence:
         """These wait."""
         if time.monotonic() < self._since_s + _SILENT_S:
             return
-        silent = self._moves.silent_of(under_way)
-        if silent and silent != self._told:
-            self._progress.waits(f"nodes {listed(silent)} do not answer: moves to them wait")
-        self._told, self._since_s = silent, time.monotonic()
+        found = self._moves.obstacles_of(under_way)
+        if found and found != self._told:
+            self._progress.waits(f"{found}: moves there wait")
+        self._told, self._since_s = found, time.monotonic()
 
 
 class GroupMoves:
@@ -119,7 +120,7 @@ class GroupMoves:
         self.check_quorums(moves)
         waiting, done = list(moves), 0
         under_way: dict[GroupId, Move] = {}
-        silence = _Silence(self, progress)
+        obstacles = _Obstacles(self, progress)
         while waiting or under_way:
             while waiting and len(under_way) < at_once:
                 move = waiting.pop(0)
@@ -130,12 +131,12 @@ class GroupMoves:
                 under_way[move.group] = move
 
             def arrived() -> list[GroupId] | None:
-                silence.look(under_way.values())
+                obstacles.look(under_way.values())
                 return _arrived(under_way, self.placements()) or None
 
             what = f"Moving {_names(under_way.values())}"
-            found = self.wait(arrived, what, timeout_s, lambda: self._silent(under_way.values()))
-            silence.arrived()
+            found = self.wait(arrived, what, timeout_s, lambda: self._waits_for(under_way.values()))
+            obstacles.arrived()
             for group in found:
                 done += 1
                 yield Moved(under_way.pop(group), done, len(moves))
@@ -162,7 +163,7 @@ class GroupMoves:
         under_way: dict[GroupId, Move] = {}
         safe = {(move.before, move.after) for move in checked}
         seen, since_s = None, time.monotonic()
-        pause, silence = threading.Event(), _Silence(self, progress)
+        pause, obstacles = threading.Event(), _Obstacles(self, progress)
         while True:
             reply = self.placements()
             if any(each.node == node and not each.leaving for each in reply.nodes):
@@ -176,8 +177,8 @@ class GroupMoves:
                 return
             if reply.groups != seen:
                 seen, since_s = reply.groups, time.monotonic()
-                silence.arrived()
-            silence.look([*under_way.values(), *others])
+                obstacles.arrived()
+            obstacles.look([*under_way.values(), *others])
             if time.monotonic() >= since_s + timeout_s:
                 raise self._unfinished([*under_way.values(), *others] or waiting, timeout_s)
             places = {each.group: each for each in reply.groups}
@@ -220,10 +221,14 @@ class GroupMoves:
 
     def at(self, address: str) -> NodeId | None:
         """The node of this cluster that answers at an address, if one does."""
+        described = self._described(address)
+        return described.node if described is not None else None
+
+    def _described(self, address: str) -> ClusterDescription | None:
+        """What a node of this cluster answers at an address, if one does."""
         call = DescribeCluster()
         with suppress(RaftlogError):
-            described = self._connection.ask(address, DESCRIBE_CLUSTER, call, self._view_timeout_s)
-            return described.node
+            return self._connection.ask(address, DESCRIBE_CLUSTER, call, self._view_timeout_s)
         return None
 
     def wait_for(self, node: int, look: Callable[[], NodePlaces], timeout_s: float) -> None:
@@ -244,19 +249,26 @@ class GroupMoves:
         self.wait(answers, f"Waiting for node {node}", timeout_s, state)
 
     def _unfinished(self, moves: Sequence[Move], timeout_s: float) -> ChangeUnfinished:
-        what, last = f"Moving {_names(moves)}", self._silent(moves)
+        what, last = f"Moving {_names(moves)}", self._waits_for(moves)
         return ChangeUnfinished(what=what, seconds=f"{timeout_s:g}", last=last)
 
-    def _silent(self, moves: Iterable[Move]) -> str:
-        silent = self.silent_of(moves)
-        if silent:
-            return f"nodes {listed(silent)} do not answer"
-        return "the new replicas are still being filled; it goes on, look at `raftlog status`"
+    def _waits_for(self, moves: Iterable[Move]) -> str:
+        filling = "the new replicas are still being filled; it goes on, look at `raftlog status`"
+        return self.obstacles_of(moves) or filling
 
-    def silent_of(self, moves: Iterable[Move]) -> list[NodeId]:
-        """The nodes that the moves go to and that do not answer, rising."""
+    def obstacles_of(self, moves: Iterable[Move]) -> str:
+        """Which nodes that the moves go to do not answer, or have a full disk; "": none."""
         wanted = {voter for move in moves for voter in move.after}
-        return sorted(wanted - self.heard()) if wanted else []
+        silent, found = [], []
+        for each in self.placements().nodes if wanted else ():
+            if each.node in wanted:
+                described = self._described(each.address)
+                # Another one may listen at a node's address.
+                if described is None or described.node != each.node:
+                    silent.append(each.node)
+                elif described.disk_full:
+                    found.append(f"the disk of node {each.node} is full")
+        return ", and ".join([do_not_answer(silent), *found] if silent else found)
 
     def wait(
         self, look: Callable[[], T | None], what: str, timeout_s: float, last: Callable[[], str]
@@ -300,6 +312,12 @@ def name_of(group: Held | Move) -> str:
     if group.group == CONTROLLER_GROUP:
         return "the controller's group"
     return "the key-value store" if group.name == KV_LABEL else f"topic {group.name!r}"
+
+
+def do_not_answer(nodes: Sequence[NodeId]) -> str:
+    """Says so of these nodes, one or more."""
+    one = len(nodes) == 1
+    return f"node{'' if one else 's'} {listed(nodes)} do{'es' if one else ''} not answer"
 
 
 def listed(nodes: Iterable[NodeId]) -> str:

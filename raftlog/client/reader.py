@@ -52,8 +52,12 @@ _VERIFY_S = 5.0
 """How long a node may take to check a batch of its own. No setting: the read goes on without."""
 
 _BEHIND_S = 1.0
-"""For so long a node that has not got far enough is asked after others. No setting: it has waited
-for it already, and an observer may be cut off from its parents."""
+"""For so long nodes that have not got far enough are asked after others. No setting: each has
+waited for it already, and observers may be cut off from their parents."""
+
+_BEHIND_MAX = 2
+"""Once so many observers are behind, another node is asked: the rest may have the same parents, and
+each takes its time to say so."""
 
 
 class TopicReader:
@@ -79,7 +83,8 @@ class TopicReader:
         """The latest version of the topic's schema that is known here."""
         self._elsewhere: set[str] = set()
         """Nodes that said that they have no replica."""
-        self._behind_until_s: dict[str, float] = {}
+        self._behind: set[str] = set()
+        self._behind_until_s = 0.0
         """Nodes that had not got far enough, and until when others are asked before them."""
         self._asked = ""
         by_name = {field.name: field.id for field in topic.schema.fields}
@@ -341,11 +346,14 @@ class TopicReader:
             return leader
         sound = [each for each in self._holders() if each not in damaged]
         now_s = time.monotonic()
-        there = [each for each in sound if self._behind_until_s.get(each, 0.0) <= now_s] or sound
+        if self._behind_until_s <= now_s:
+            self._behind.clear()
+        there = [each for each in sound if each not in self._behind] or sound
         observers = self._connection.observers
         match self._preference:
             case "observer":
-                wanted = [each for each in there if each in observers]
+                too_far = len(self._behind) >= _BEHIND_MAX
+                wanted = [each for each in there if (each in observers) is not too_far]
             case "follower":
                 wanted = [each for each in there if each not in observers and each != leader]
             case "leader" | "nearest":
@@ -380,7 +388,8 @@ class TopicReader:
             self._elsewhere.add(address)
             raise
         except NotYet:
-            self._behind_until_s[address] = time.monotonic() + _BEHIND_S
+            self._behind.add(address)
+            self._behind_until_s = time.monotonic() + _BEHIND_S
             raise
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raftlog.config import is_address
+from raftlog.config_hosts import is_address
 from raftlog.errors import InvalidOption
 
 

@@ -57,7 +57,9 @@ class ZooKeeperServers:
         directory = look_up(self._settings, timeout_s=timeout_s)
         cluster_id = directory.cluster.cluster_id if directory.cluster is not None else ""
         if not cluster_id:
-            raise self._unusable("no cluster has this path", directory)
+            forged = "what stands at this path is no cluster of ours; a node of it writes that anew"
+            problem = forged if directory.passed_over else "no cluster has this path"
+            raise self._unusable(problem, directory)
         if self._cluster_id not in ("", cluster_id):
             raise self._unusable(
                 f"it names the cluster {cluster_id}, and this client uses {self._cluster_id}",

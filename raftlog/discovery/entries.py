@@ -23,6 +23,8 @@ from pydantic import (
     ValidationError,
 )
 
+from raftlog.config_hosts import is_address
+
 ENTRY_BYTES_MAX = 16 * 1024
 """A longer entry is none of ours: one with 100 voters has half of it."""
 VOTERS_MAX = 100
@@ -36,9 +38,9 @@ LEADERS = "leaders"
 FOUNDING = "founding"
 
 
-def _has_a_port(text: str) -> str:
-    if not 0 < int(text.rpartition(":")[2]) < 65_536:
-        raise ValueError("no port has this number")
+def _is_address(text: str) -> str:
+    if not is_address(text):
+        raise ValueError("this is no host and port")
     return text
 
 
@@ -46,8 +48,8 @@ Identifier = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z-]{1,64}$")]
 """A cluster's id, a store's uuid, a founder's token."""
 Address = Annotated[
     str,
-    StringConstraints(max_length=262, pattern=r"^(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+):[0-9]{1,5}$"),
-    AfterValidator(_has_a_port),
+    StringConstraints(max_length=262),
+    AfterValidator(_is_address),
 ]
 """`host:port`, and nothing else that a dialler could understand, such as `unix:socket`."""
 _ADDRESS: TypeAdapter[str] = TypeAdapter(Address)

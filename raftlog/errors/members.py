@@ -36,7 +36,10 @@ class NodeUnknown(MembersRefused):
     known: str
 
     cause_text = "Node {node} is none that can be named here: these are {known}."
-    remedy_text = "Give one of these, or add the node first: `raftlog cluster add`."
+    remedy_text = (
+        "Name a node that there is, and start no process as another one's: a new node is added "
+        "first, by `raftlog cluster add`."
+    )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -162,8 +165,8 @@ class TooFewNodes(MembersRefused):
             first = f"Start what was added and has not come, {self.unstarted}, by `raftlog serve"
             first += " --join`"
         if self.silent:
-            first = f"Start the nodes that do not answer, {self.silent}"
-        return f"{first}, or ask for fewer replicas."
+            first = f"Start what does not answer, node {self.silent}, or try again if it runs"
+        return f"{first}, or ask for fewer replicas of a topic."
 
 
 @dataclass(kw_only=True, eq=False)

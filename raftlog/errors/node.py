@@ -49,7 +49,11 @@ class DataFolderForeign(NodeRefused):
     wanted: str
 
     cause_text = "The data folder {folder} belongs to {found}, not to {wanted}."
-    remedy_text = "Give the --data folder of this node; nothing in it was changed."
+    remedy_text = (
+        "Give the --data folder of this node; nothing in it was changed. If it is the right one "
+        "and has lost its identity, bring that back from a copy, or replace the node: `raftlog "
+        "cluster replace`."
+    )
 
 
 @dataclass(kw_only=True, eq=False)

@@ -202,14 +202,14 @@ class TopicNotFound(NotFound):
     @property
     def cause(self) -> str:
         hint = f" Did you mean {self.nearest}?" if self.nearest else ""
-        return f"There is no topic {cut(self.topic, _NAME_SHOWN_MAX)!r}.{hint}"
+        return f"There is no topic {self.topic!r}.{hint}"
 
     @property
     def remedy(self) -> str:
         return (
             "See `raftlog topic list`, or name the servers of the cluster that has it: --servers, "
             "in Spark raftlog.bootstrap.servers. To write to a new topic, create it first: "
-            f"raftlog topic create {cut(self.topic, _NAME_SHOWN_MAX)} --schema '...'"
+            f"raftlog topic create {self.topic} --schema '...'"
         )
 
 

@@ -258,7 +258,7 @@ def _make(fs: FileSystem, identity: Identity) -> None:
     if strange:
         raise DataFolderForeign(
             folder=fs.location(ROOT),
-            found=f"something else (it has no identity, but {strange[0]!r})",
+            found=f"nobody that is known: it has {strange[0]!r} and no file {IDENTITY_NAME!r}",
             wanted=f"node {identity.node} of cluster {identity.cluster_id}",
         )
     if journal_exists(fs, ROOT) and read_states(fs, ROOT)[0]:

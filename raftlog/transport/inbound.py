@@ -8,8 +8,10 @@ its old id.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from typing import NoReturn, Protocol, TypeAlias
 
 import grpc
@@ -40,6 +42,10 @@ Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 
 _HELLO_WAIT_S = 5.0
 """How long a stream may take to send its greeting. No setting: a peer sends it at once."""
+
+_LAST_WORDS_S = 5.0
+"""For so long after a node's next process has come, words of the former one may still arrive. No
+setting: they lie in this machine's buffers, which are read at once."""
 
 _TEXT_BYTES_MAX = 400
 """An error's text for people stays below this. grpc sends it percent-encoded in the status, up to
@@ -81,6 +87,16 @@ class PeerReceiver(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class _Process:
+    """A process of a peer."""
+
+    hello: PeerHello
+    came_at_s: float
+    is_twin: bool = False
+    """Whether it was told of that another process of the peer lives too."""
+
+
 class PeerStreams:
     """The streams that other nodes opened to this one. For one event loop only.
 
@@ -91,6 +107,8 @@ class PeerStreams:
         self._receiver = receiver
         self._open: Counter[NodeId] = Counter()
         """Streams per peer. A peer that reconnects has two until the lost one is noticed."""
+        self._newest: dict[NodeId, _Process] = {}
+        """The process of each peer that came last."""
 
     def handlers(self) -> grpc.GenericRpcHandler:
         """The handler to register with a node's grpc server."""
@@ -106,6 +124,7 @@ class PeerStreams:
             log.warning("peer refused", cause=_brief(error.cause), peer=context.peer())
             await refuse(context, error)
         self._receiver.peer_opened(hello)
+        self._came(hello)
         self._open[hello.node] += 1
         try:
             welcome = self._receiver.welcome()
@@ -113,6 +132,7 @@ class PeerStreams:
             assembly = PeerFrames()
             async for message in frames:
                 self._receiver.is_peer(hello.node)  # it may have been removed since
+                self._watch_twins(hello)
                 self._receive(hello.node, welcome.node, assembly.add(message))
         except (MalformedRequest, NodeRemoved) as error:
             log.warning("peer frame refused", cause=error.cause, peer=hello.node)
@@ -121,6 +141,28 @@ class PeerStreams:
             self._open[hello.node] -= 1
             if not self._open[hello.node]:
                 self._receiver.peer_closed(hello.node)
+
+    def _came(self, hello: PeerHello) -> None:
+        known = self._newest.get(hello.node)
+        if known is None or known.hello.boot_id != hello.boot_id:
+            self._newest[hello.node] = _Process(hello, time.monotonic())
+
+    def _watch_twins(self, hello: PeerHello) -> None:
+        """Tell, once for each two, of a process that lives although a later one of its node came:
+        one of them runs on a copy of the other's folder. Which one cannot be known here. Neither
+        is refused, because the one that is not the copy holds what it acknowledged."""
+        newest = self._newest[hello.node]
+        if newest.hello.boot_id == hello.boot_id or newest.is_twin:
+            return
+        if time.monotonic() > newest.came_at_s + _LAST_WORDS_S:
+            newest.is_twin = True
+            log.error(
+                "peer runs twice",
+                peer=hello.node,
+                addresses=[hello.address, newest.hello.address],
+                boot_ids=[hello.boot_id, newest.hello.boot_id],
+                advice="One of the two runs on a copy of the other's folder: stop the copy.",
+            )
 
     def _check(self, hello: PeerHello) -> None:
         folder = f"of node {hello.node} at {hello.address}"

@@ -42,6 +42,24 @@ def raftlog(
     return command
 
 
+@pytest.mark.parametrize(
+    "address", ["::1", "[::1:1", "a", "a:99999", "0.0.0.0:7404", "http://a:1", ""]
+)
+def test_an_address_that_nobody_can_reach_is_refused_before_anything_is_planned(
+    raftlog: Raftlog, address: str
+) -> None:
+    for words in (("add", 4), ("replace", 3, "--with", 4, "--dry-run")):
+        refused = raftlog(*words, "--address", address, code=ExitCode.USAGE)
+        assert "10.0.0.4:7401" in refused.err
+        assert refused.out == ""
+
+
+@pytest.mark.parametrize("parents", ["1,,2", ",", " ", "1,", "x", "0"])
+def test_what_is_no_list_of_parents_is_refused(raftlog: Raftlog, parents: str) -> None:
+    refused = raftlog("parents", 3, parents, code=ExitCode.USAGE)
+    assert "is no list of node ids" in refused.err
+
+
 def states(finished: Finished) -> dict[int, tuple[str, bool, int]]:
     rows: list[dict[str, Any]] = json.loads(finished.out)["nodes"]
     return {row["node"]: (row["state"], row["answers"], row["votes_in"]) for row in rows}

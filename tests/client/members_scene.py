@@ -59,6 +59,8 @@ class MembersScene:
         self.after_looks: list[Callable[[], Any]] = []
         """What happens after each of the next looks at what is where."""
         self.unregistered: set[NodeId] = set()
+        self.full: set[NodeId] = set()
+        """The nodes whose disks have no room."""
         self._index = 0
         self._lock = threading.Lock()
         self._looks: dict[GroupId, int] = {}
@@ -205,7 +207,8 @@ class MembersScene:
         return c.ClusterDescription(
             cluster_id="c", node=node, store_uuid=f"s{node}", leader=NodeId(1), term=Term(1),
             nodes=tuple(NodeAddress(each, its.address) for each, its in known), version="1",
-            registered=node not in self.unregistered, disk_keeps_up=True, disk_full="",
+            registered=node not in self.unregistered, disk_keeps_up=True,
+            disk_full="groups/1/log" if node in self.full else "",
             rules=RULES_LATEST, rules_known=RULES_LATEST, behind_rules=(),
         )  # fmt: skip
 

@@ -248,10 +248,10 @@ def test_nothing_is_moved_to_a_node_that_does_not_answer() -> None:
         ]
         assert [move.after for move in plans[0]] == [(1, 2, 5), (1, 2, 5)]
         assert all(move.after.count(NodeId(4)) == 0 for plan in plans for move in plan)
-        assert told == ["left out, as they do not answer: nodes 4"] * 3
+        assert told == ["left out: node 4 does not answer"] * 3
         with pytest.raises(TooFewNodes, match="needs 5 nodes, and 4 can") as error:
             members.plan_replicas(GroupId(1), 5)
-        assert error.value.remedy.startswith("Start the nodes that do not answer, 4, or ")
+        assert error.value.remedy.startswith("Start what does not answer, node 4, or ")
         list(members.remove(3, timeout_s=PATIENCE_S))
         assert cluster.places() == {"": (1, 2, 5), "a": (1, 2, 5)}
 
@@ -264,7 +264,7 @@ def test_a_dead_node_is_not_told_to_be_started_where_it_is_removed() -> None:
             cluster.lose(node)
         with pytest.raises(TooFewNodes, match="needs 3 nodes, and 2 can") as error:
             list(members.remove(3, timeout_s=PATIENCE_S))
-        assert error.value.remedy.startswith("Start the nodes that do not answer, 4, or ")
+        assert error.value.remedy.startswith("Start what does not answer, node 4, or ")
 
 
 @pytest.mark.parametrize("replacing", [False, True])
@@ -302,10 +302,28 @@ def test_moves_tell_which_nodes_they_wait_for(monkeypatch: pytest.MonkeyPatch) -
         cluster.lose(4)
         with pytest.raises(ChangeUnfinished):
             list(members.carry_out(moves, timeout_s=0.1, tell=told.append))
-        assert told == ["nodes 4 do not answer: moves to them wait"]
+        assert told == ["node 4 does not answer: moves there wait"]
         with pytest.raises(ChangeUnfinished):
             list(members.remove(3, timeout_s=0.1, tell=told.append))
         assert told[1:].count(told[0]) == 1, "once, between other lines"
+
+
+def test_moves_tell_of_a_full_disk_that_they_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_moves, "_SILENT_S", 0.01)
+    with scene(5) as cluster, cluster.members() as members:
+        cluster.topic("a", 1, 2, 3)
+        grow(cluster, 4, 5)
+        cluster.looks_to_move = 1_000_000
+        told: list[str] = []
+        moves = [each for each in members.plan_removal(3) if NodeId(4) in each.after]
+        cluster.full = {NodeId(1), NodeId(4), NodeId(5)}
+        cluster.lose(2)
+        with pytest.raises(ChangeUnfinished, match="and the disk of node 4 is full"):
+            list(members.carry_out(moves, timeout_s=0.2, tell=told.append))
+        assert told == [
+            "node 2 does not answer, and the disk of node 1 is full, and the disk of node 4 is "
+            "full: moves there wait"
+        ]
 
 
 def test_wrong_arguments_are_named() -> None:

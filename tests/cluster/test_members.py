@@ -270,7 +270,7 @@ def test_a_removal_that_cannot_end_is_taken_back(tmp_path: Path) -> None:
         moves = client.members.plan_removal(3)
         four.end()
         wait_for(lambda: silent_ms(client, four.node) > SILENT_MS, "it to be missed", PATIENCE_S)
-        with pytest.raises(DeadlineExceeded, match="nodes 4 do not answer"):
+        with pytest.raises(DeadlineExceeded, match="node 4 does not answer"):
             list(client.members.carry_out(moves, timeout_s=3))
         assert not all(each.reached for each in client.members.placements().groups)
         list(client.members.keep(3, timeout_s=PATIENCE_S))

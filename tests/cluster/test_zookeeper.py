@@ -328,6 +328,16 @@ def test_forged_entries_stop_nothing_and_join_nothing(tmp_path: Path, where: str
         with raftlog.connect(zookeeper=where) as newcomer:
             assert newcomer.cluster_id() == known.cluster.cluster_id
             assert len(newcomer.describe_cluster()) == 3
+        for path in ("/cluster", "/leaders/0"):
+            forger.set(path, b"\xff" * 900_000)
+
+        def is_restored() -> bool:
+            found = directory(where).cluster
+            return found is not None and leader_entry(where, 0) is not None
+
+        wait_for(is_restored, "the nodes to write over the garbage", WAIT_S)
+        with raftlog.connect(zookeeper=where) as newcomer:
+            assert newcomer.cluster_id() == known.cluster.cluster_id
 
 
 def test_an_entry_of_another_cluster_alone_leads_a_client_nowhere(

@@ -32,7 +32,8 @@ def test_an_ensemble_is_hosts_and_a_path(text: str, hosts: str, root: str) -> No
 @pytest.mark.parametrize(
     "text",
     ["", ",", "a:1,", "a:0", "a:65536", "a:b", "a:1/", "a:1//b", "a:1/b/", "a:1/../b", "a:1/b c",
-     "a:1/.", "a:1/zookeeper/x", "zk://a:1", "a@b:1", "a:1/" + "x" * 101],
+     "a:1/.", "a:1/zookeeper/x", "zk://a:1", "a@b:1", "a:1/" + "x" * 101,
+     "a..b:1", "[::1:1", "::1:1", f"{'x' * 64}.org:1"],
 )  # fmt: skip
 def test_what_is_no_ensemble_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(InvalidOption, match="zk1:2181"):
@@ -58,6 +59,13 @@ def test_what_is_given_nearer_replaces_either_way() -> None:
     with raftlog.connect(settings=by_zookeeper, request_timeout_s=3) as client:
         assert client.settings.zookeeper == "a:1"
     assert found_by(None, None, ("--servers", "--zookeeper")) == {}
+
+
+@pytest.mark.parametrize(("servers", "zookeeper"), [("", None), (None, ""), ("", "")])
+def test_what_is_given_empty_finds_no_cluster(servers: str | None, zookeeper: str | None) -> None:
+    with pytest.raises(InvalidOption, match="is given and empty") as caught:
+        found_by(servers, zookeeper, ("--servers", "--zookeeper"))
+    assert caught.value.option == ("--servers" if zookeeper is None else "--zookeeper")
 
 
 def test_a_certificate_needs_its_key_and_who_may_sign_the_others() -> None:

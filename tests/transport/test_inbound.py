@@ -6,13 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import grpc.aio
 import pytest
+from structlog.testing import capture_logs
 
 from raftlog.core.messages import PeerMessage, VoteReply
 from raftlog.core.types import NodeId
 from raftlog.errors import NodeRemoved
+from raftlog.transport import inbound
 from raftlog.transport.inbound import PeerStreams
 from raftlog.wire.calls import PEER_SERVICE
 from raftlog.wire.codec import (
@@ -73,10 +76,12 @@ async def listening(receiver: Receiver) -> AsyncIterator[grpc.aio.Channel]:
     await server.stop(None)
 
 
-async def opened(channel: grpc.aio.Channel) -> grpc.aio.StreamStreamCall:
+async def opened(channel: grpc.aio.Channel, boot_id: str = "b") -> grpc.aio.StreamStreamCall:
     """A stream of node 2 that was welcomed."""
     stream = channel.stream_stream(f"/{PEER_SERVICE}/Stream")()
-    hello = PeerHello(cluster_id="c", node=NodeId(2), store_uuid="s2", boot_id="b", address="a:1")
+    hello = PeerHello(
+        cluster_id="c", node=NodeId(2), store_uuid="s2", boot_id=boot_id, address=f"{boot_id}:1"
+    )
     await stream.write(encode_hello(hello))
     assert decode_welcome(await stream.read()).node == 1
     return stream
@@ -101,6 +106,33 @@ def test_a_peer_is_lost_when_its_last_stream_has_ended() -> None:
             assert receiver.closed == [2]
 
     asyncio.run(run())
+
+
+def test_a_process_that_lives_after_the_next_one_came_is_told_of_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both are listened to: nobody knows which of them runs on a copy of the other's folder."""
+
+    async def words(of: str, again: bool) -> list[Any]:
+        """What is logged when a process speaks after a later one came, or one after the other."""
+        receiver = Receiver()
+        reply = VoteReply(group=1, sender=NodeId(2), to=NodeId(1), term=1, granted=False, pre=True)
+        async with asyncio.timeout(WAIT_S), listening(receiver) as channel:
+            streams = {boot: await opened(channel, boot) for boot in ("former", "later")}
+            with capture_logs() as logged:
+                for number in range(1, 4):
+                    receiver.changed.clear()
+                    await streams[of].write(encode_peer_messages([reply]))
+                    await receiver.changed.wait()
+                    assert len(receiver.received) == number
+        assert again or not logged
+        return [line for line in logged if line["event"] == "peer runs twice"]
+
+    assert asyncio.run(words("former", again=False)) == [], "its last words"
+    monkeypatch.setattr(inbound, "_LAST_WORDS_S", 0.0)
+    assert asyncio.run(words("later", again=False)) == []
+    (line,) = asyncio.run(words("former", again=True))
+    assert (line["peer"], line["addresses"]) == (2, ["former:1", "later:1"])
 
 
 def test_a_peer_that_is_removed_meanwhile_is_told_at_its_next_word() -> None:
