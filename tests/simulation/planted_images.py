@@ -159,7 +159,7 @@ def _count(entry: Entry) -> int:
 def merge_reorders() -> Any:
     """The batches of a row group are joined in another order."""
     original = merging._flush
-    return replaced(merging, "_flush", lambda waiting, schema: original(waiting[::-1], schema))
+    return replaced(merging, "_flush", lambda waiting, *rest: original(waiting[::-1], *rest))
 
 
 def batches_reordered() -> Any:
