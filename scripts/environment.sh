@@ -5,6 +5,7 @@
 #   of that line in place of the lock's. A stamp over all this makes a second call take milliseconds.
 # need_java: sets JAVA_HOME to a Java that Spark 4.3 runs on (17 or later).
 # need_zookeeper: sees that ZooKeeper's jars are there, for the tests and the demo that use it.
+# need_prometheus: sees that Prometheus is there, for the tests of metrics and alerts.
 # As root on Debian and its derivatives they install what is missing. Elsewhere they say what to
 # install, and stop.
 
@@ -126,6 +127,26 @@ need_java() {
         JAVA_HOME=$(find_java) || stop "the Java that apt-get installed was not found."
     fi
     export JAVA_HOME
+}
+
+need_prometheus() {
+    if command -v prometheus >/dev/null && command -v promtool >/dev/null; then
+        return
+    fi
+    may_install || stop "Prometheus was not found." \
+        "Install it (Debian, Ubuntu: apt-get install prometheus), or put the programs prometheus" \
+        "and promtool of a release on PATH."
+    quietly apt-get update -qq
+    apt_offers prometheus || stop "this distribution has no package prometheus; put a release's" \
+        "programs prometheus and promtool on PATH."
+    # Only the programs: the package would start a server of its own.
+    local packages
+    packages=$(mktemp -d)
+    (cd "$packages" && quietly apt-get download -qq prometheus)
+    dpkg-deb -x "$packages"/prometheus_*.deb "$packages/files"
+    install -m 755 "$packages"/files/usr/bin/prometheus "$packages"/files/usr/bin/promtool \
+        /usr/local/bin/
+    rm -rf "$packages"
 }
 
 need_zookeeper() {

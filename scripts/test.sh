@@ -5,6 +5,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 need_venv
 need_java
 need_zookeeper
+need_prometheus
 scripts/lint.sh
 status=0
 $VENV/bin/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests "$@" || status=$?

@@ -64,6 +64,8 @@ PACKAGES = {
     "raftlog.predicates": Package(anyone=(), pure=True),
     "raftlog.config_section": Package(ours=(), third_party=("pydantic",)),
     "raftlog.config_hosts": Package(ours=()),
+    "raftlog.config_secrets": Package(ours=()),
+    "raftlog.config_metrics": Package(ours=("raftlog.config_hosts", "raftlog.config_section")),
     "raftlog.config_problems": Package(ours=("raftlog.config_section",), third_party=("pydantic",)),
     "raftlog.config_ensemble": Package(ours=("raftlog.config_hosts", "raftlog.config_section")),
     "raftlog.config_raft": Package(ours=("raftlog.config_section",)),
@@ -71,6 +73,7 @@ PACKAGES = {
         ours=(
             "raftlog.config_ensemble",
             "raftlog.config_hosts",
+            "raftlog.config_metrics",
             "raftlog.config_problems",
             "raftlog.config_raft",
             "raftlog.config_section",
@@ -148,8 +151,12 @@ PACKAGES = {
         third_party=("pyarrow",),
     ),
     "raftlog.discovery": Package(
-        ours=("raftlog.config_ensemble", "raftlog.config_hosts"),
+        ours=("raftlog.config_ensemble", "raftlog.config_hosts", "raftlog.config_secrets"),
         third_party=("kazoo", "pydantic"),
+    ),
+    "raftlog.metrics": Package(
+        ours=("raftlog.config_metrics", "raftlog.config_secrets", "raftlog.wire.calls"),
+        third_party=("prometheus_client",),
     ),
     "raftlog.client": Package(
         ours=(
@@ -170,8 +177,10 @@ PACKAGES = {
         ours=(
             "raftlog.config",
             "raftlog.config_hosts",
+            "raftlog.config_metrics",
             "raftlog.core",
             "raftlog.discovery",
+            "raftlog.metrics",
             "raftlog.image",
             "raftlog.multiraft",
             "raftlog.machines",
@@ -184,7 +193,7 @@ PACKAGES = {
             "raftlog.wire",
             "raftlog.version",
         ),
-        third_party=("grpc", "grpc_health", "structlog", "uvloop"),
+        third_party=("grpc", "grpc_health", "prometheus_client", "structlog", "uvloop"),
     ),
     "raftlog.chaos": Package(
         ours=("raftlog.client", "raftlog.config", "raftlog.config_section"),
@@ -210,6 +219,7 @@ PACKAGES = {
             "raftlog.config",
             "raftlog.config_ensemble",
             "raftlog.config_hosts",
+            "raftlog.config_metrics",
             "raftlog.chaos",
             "raftlog.bench",
             "raftlog.discovery",

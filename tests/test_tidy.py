@@ -25,7 +25,8 @@ FILE_LINES_MAX = 699
 BANNED_MODULES = frozenset(
     "util utils common manager managers helper helpers misc base tools stuff".split()
 )
-BANNED_IMPORTS = frozenset("pickle cPickle marshal shelve dill cloudpickle yaml".split())
+BANNED_IMPORTS = frozenset("pickle cPickle marshal shelve dill cloudpickle".split())
+HARMLESS_OF_YAML = frozenset(("safe_load", "safe_dump"))
 BANNED_CALLS = frozenset(("time.sleep", "eval", "exec", "compile", "os.system"))
 LEFT_TO_DO = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X")) + r")\b")
 OUTSIDE_WORDS = re.compile(
@@ -94,11 +95,19 @@ def banned_calls(text: str, tree: ast.Module) -> Iterator[str]:
     for node in _nodes(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in BANNED_CALLS:
             yield f"line {node.lineno} calls {ast.unparse(node.func)}"
+        if (
+            isinstance(node, ast.Attribute)
+            and ast.unparse(node.value) == "yaml"
+            and node.attr not in HARMLESS_OF_YAML
+        ):
+            yield f"line {node.lineno} uses yaml.{node.attr}"
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             names = [node.module or ""]
+            if node.module == "yaml":
+                yield f"line {node.lineno} takes names out of yaml, where some run what they read"
             if node.module == "time" and any(alias.name == "sleep" for alias in node.names):
                 yield f"line {node.lineno} imports sleep"
         for name in BANNED_IMPORTS.intersection(name.partition(".")[0] for name in names):
@@ -252,6 +261,8 @@ def test_no_module_is_named_after_nothing() -> None:
         (banned_calls, "import time\ntime.sleep(1)\n"),  # a string: what the check must refuse
         (banned_calls, "from time import sleep\n"),
         (banned_calls, "from pickle import loads\n"),
+        (banned_calls, "import yaml\nyaml.unsafe_load(text)\n"),
+        (banned_calls, "from yaml import safe_load\n"),
         (banned_calls, "eval('1')\n"),  # a string: what the check must refuse
         (left_to_do, "x = 1  # TO" + "DO later\n"),
         (bare_commits, "class A:\n    def commit(self):\n        pass\n"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +21,8 @@ from raftlog.cli.cluster_folder import (
 )
 from raftlog.cli.server_extra import require_server_extra
 from raftlog.cli.session import DATA_FOLDER_DEFAULT, Session, session_of
+from raftlog.config_hosts import is_loopback
+from raftlog.config_metrics import MetricsSettings, listen_of
 from raftlog.errors import DataFolderForeign, InvalidOption, NodeRemoved, NodeUnknown
 
 
@@ -72,15 +73,17 @@ def serve(
             + ", ".join(map(str, cluster.addresses)),
             advice="Give one of these.",
         )
+    settings = session_of(context).settings
     if not without_tls:
         _refuse_off_loopback(cluster.addresses[node])
+        _refuse_open_metrics(settings.metrics)
     from raftlog.server.main import run_node
 
     own = cluster.data(node)
     with holding_pid_file(cluster.pid_file(node), own, patience_s=KILLED_PATIENCE_S):
         try:
             run_node(
-                settings=session_of(context).settings,
+                settings=settings,
                 cluster_id=cluster.cluster_id,
                 node=node,
                 addresses=cluster.addresses,
@@ -136,15 +139,22 @@ def _refuse_removed(cluster: ClusterFolder, node: int) -> None:
         raise NodeRemoved(node=node)
 
 
-def _refuse_off_loopback(address: str) -> None:
-    host = address.rpartition(":")[0].strip("[]")
-    if host == "localhost":
+def _refuse_open_metrics(settings: MetricsSettings) -> None:
+    """Off loopback, who scrapes must present a token, over TLS."""
+    listen = listen_of(settings, own_port=0)
+    if listen is None or is_loopback(listen.host) or (settings.cert_file and settings.token):
         return
-    try:
-        loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = False  # a name that may resolve to anything
-    if not loopback:
+    raise InvalidOption(
+        option="metrics.listen",
+        problem=f"is {listen.address}, which is not on loopback, without TLS and a token",
+        advice="Anyone who reaches that address can read the names of topics and how they are "
+        "used: set metrics.cert_file, metrics.key_file and metrics.token, or give --without-tls "
+        "on a network where that is intended.",
+    )
+
+
+def _refuse_off_loopback(address: str) -> None:
+    if not is_loopback(address.rpartition(":")[0]):
         raise InvalidOption(
             option="--without-tls",
             problem=f"is not given, and {address} is not on loopback",

@@ -6,7 +6,12 @@ from importlib.util import find_spec
 
 from raftlog.errors import ExtraMissing
 
-PARTS = {"uvloop": "uvloop", "structlog": "structlog", "grpc_health": "grpcio-health-checking"}
+PARTS = {
+    "uvloop": "uvloop",
+    "structlog": "structlog",
+    "grpc_health": "grpcio-health-checking",
+    "prometheus_client": "prometheus-client",
+}
 """Modules that only a node imports, each with its distribution's name in setup.py."""
 
 

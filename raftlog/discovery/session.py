@@ -11,7 +11,6 @@ import os
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -23,6 +22,7 @@ from kazoo.retry import KazooRetry
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
 
 from raftlog.config_ensemble import DiscoverySettings, Ensemble, EnsembleSettings, parse_ensemble
+from raftlog.config_secrets import no_secret, read_secret
 from raftlog.discovery.entries import number_of
 from raftlog.errors import InvalidOption, ZooKeeperUnavailable
 
@@ -178,21 +178,10 @@ def connected(settings: EnsembleSettings, *, option: str, timeout_s: float) -> I
 
 def _credentials(reference: str) -> tuple[str, str]:
     """(user, password). Never shows either."""
-    kind, _, name = reference.partition(":")
-    text: str | None = None
-    if kind == "env":
-        text = os.environ.get(name)
-    elif kind == "file":
-        with contextlib.suppress(OSError, UnicodeDecodeError):
-            text = Path(name).read_text(encoding="utf-8")
-    user, colon, password = (text or "").strip().partition(":")
+    option, form = "discovery.zookeeper_credentials", "a text user:password"
+    user, colon, password = read_secret(option, reference, form).partition(":")
     if not (user and colon and password):
-        raise InvalidOption(
-            option="discovery.zookeeper_credentials",
-            problem="does not lead to a text user:password",
-            advice="Give file:PATH of a readable file that holds only user:password, or env:NAME "
-            "of a variable that does.",
-        )
+        raise no_secret(option, form)
     return user, password
 
 

@@ -17,6 +17,7 @@ from raftlog.image.job import CompactionJob, Reply
 from raftlog.machines.commands import ReportPlacement
 from raftlog.machines.group_info import label_of
 from raftlog.machines.kv_commands import KeyValue
+from raftlog.metrics.counts import Counts
 from raftlog.multiraft.effects import (
     BackgroundRead,
     CompactionFailed,
@@ -82,6 +83,7 @@ class LoopEffects:
         readers: Workers,
         compactions: Workers,
         compactor: Compactor,
+        counts: Counts,
         report: Callable[[ReportPlacement], None],
         read_positions: Callable[[Callable[[Sequence[KeyValue] | None], None]], None],
     ) -> None:
@@ -93,6 +95,7 @@ class LoopEffects:
         self._readers = readers
         self._compactions = compactions
         self._compactor = compactor
+        self._counts = counts
         self._report = report
         self._read_positions = read_positions
         self._loop = asyncio.get_running_loop()
@@ -137,7 +140,7 @@ class LoopEffects:
         self._readers.run(read.run, lambda _: ran())
 
     def run_write(self, write: LogWrite, ran: Callable[[], None]) -> None:
-        self._writers.run(write.run, lambda _: ran())
+        self._writers.run(self._counts.timed_write(write.run), lambda _: ran())
 
     def run_job(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
         self._writers.run(work, done)

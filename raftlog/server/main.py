@@ -20,8 +20,10 @@ import grpc.aio
 import structlog
 import uvloop
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from prometheus_client import GCCollector, PlatformCollector, ProcessCollector
 
 from raftlog.config import Settings
+from raftlog.config_metrics import listen_of
 from raftlog.core.ready import Role
 from raftlog.core.types import NodeId, Payload
 from raftlog.errors import (
@@ -34,6 +36,8 @@ from raftlog.errors import (
     RaftlogError,
 )
 from raftlog.machines.topic import TopicMachine
+from raftlog.metrics.port import MetricsPort
+from raftlog.metrics.state import StateCollector
 from raftlog.server.announcing import announce, announcer_of
 from raftlog.server.compactor import COMPACTION_PROGRAM, Compactor
 from raftlog.server.leases import LeaseWatch
@@ -42,6 +46,7 @@ from raftlog.server.memory import collect_seldom, keep_freed_memory
 from raftlog.server.node import Node
 from raftlog.server.registration import register
 from raftlog.server.rpc import CallGate, client_handlers
+from raftlog.server.scrapes import Scrapes
 from raftlog.server.services import Services
 from raftlog.storage.contract import FileSystem
 from raftlog.storage.folder import DataFolder
@@ -96,7 +101,7 @@ def run_node(
     # A crash of native code (grpc, uvloop) says nothing else of where it happened.
     faulthandler.enable()
     first = [NodeId(founder) for founder in founders]
-    uvloop.run(_serve(settings, folder, compactor, NodeId(node), peers, first))
+    uvloop.run(_serve(settings, folder, compactor, NodeId(node), peers, first, data))
 
 
 async def _serve(
@@ -106,6 +111,7 @@ async def _serve(
     node_id: NodeId,
     addresses: dict[NodeId, str],
     founders: Sequence[NodeId],
+    data: Path,
 ) -> None:
     stop = asyncio.Event()
     failure: list[RaftlogError] = []
@@ -130,18 +136,14 @@ async def _serve(
         fail=fail,
     )
     services = Services(node)
-    gate = CallGate(settings.server, node.identity.cluster_id)
+    gate = CallGate(settings.server, node.identity.cluster_id, node.counts)
+    metrics = _metrics_port(settings, node, gate, addresses[node_id], data)
     streams = PeerStreams(node)
     healths = health.aio.HealthServicer()
     of_health = generic_handlers(partial(health_pb2_grpc.add_HealthServicer_to_server, healths))
     handlers = (client_handlers(services, gate), streams.handlers(), *of_health)
 
-    def new_server() -> grpc.aio.Server:
-        server = grpc.aio.server(options=_server_options(settings))
-        server.add_generic_rpc_handlers(handlers)
-        return server
-
-    listener = Listener(new_server, addresses[node_id])
+    listener = Listener(partial(_new_server, settings, handlers), addresses[node_id])
     announcer = announcer_of(node) if settings.discovery.zookeeper else None
     await node.start()
     # Not before: a client that connects to a port where nobody answers yet waits there in vain.
@@ -151,6 +153,7 @@ async def _serve(
     await healths.set("", health_pb2.HealthCheckResponse.SERVING)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    node.spawn(_answer_scrapes(metrics))
     node.spawn(register(node, services))
     node.spawn(_watch_leases(node))
     if announcer is not None:
@@ -170,6 +173,12 @@ async def _serve(
         raise failure[0]
 
 
+def _new_server(settings: Settings, handlers: Sequence[grpc.GenericRpcHandler]) -> grpc.aio.Server:
+    server = grpc.aio.server(options=_server_options(settings))
+    server.add_generic_rpc_handlers(handlers)
+    return server
+
+
 def _server_options(settings: Settings) -> list[tuple[str, int]]:
     return [
         ("grpc.max_receive_message_length", settings.message_bytes_max()),
@@ -182,6 +191,33 @@ def _server_options(settings: Settings) -> list[tuple[str, int]]:
         ("grpc.http2.settings_timeout", 5_000),
         *KEEPALIVE_OPTIONS,
     ]
+
+
+def _metrics_port(
+    settings: Settings, node: Node, gate: CallGate, own_address: str, data: Path
+) -> MetricsPort | None:
+    """The port for Prometheus, bound; None: there is to be none. Raises `AddressInUse`,
+    `InvalidOption`."""
+    listen = listen_of(settings.metrics, int(own_address.rpartition(":")[2]))
+    if listen is None:
+        return None
+    scrapes = Scrapes(node, gate, data)
+    registry = node.counts.registry
+    registry.register(StateCollector(scrapes.read, settings.metrics.topics_max))
+    for process in (ProcessCollector, PlatformCollector, GCCollector):
+        process(registry=registry)
+    return MetricsPort(settings.metrics, listen, registry)
+
+
+async def _answer_scrapes(port: MetricsPort | None) -> None:
+    """Until the node stops."""
+    if port is None:
+        return
+    port.start()
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await asyncio.to_thread(port.stop)
 
 
 async def _watch_leases(node: Node) -> None:

@@ -33,6 +33,7 @@ from raftlog.errors import (
 from raftlog.machines.commands import Command, ReportPlacement
 from raftlog.machines.kv_commands import KeyValue
 from raftlog.machines.outcomes import Outcome, PlacementReported
+from raftlog.metrics.counts import Counts
 from raftlog.multiraft.catch_up_budget import CatchUpLimits
 from raftlog.multiraft.compaction import CompactionLimits
 from raftlog.multiraft.effects import DamagePassedOver, MultiRaftEvent
@@ -108,12 +109,15 @@ class Node:
         self.positions: Callable[[], Awaitable[Sequence[KeyValue]]] | None = None
         """Reads the positions of reader groups; `Services` sets it."""
         self.links = NodeLinks(self.node, self._link, fail)
+        self.counts = Counts()
+        """What the node counts for Prometheus."""
         self._effects = LoopEffects(
             links=self.links,
             writers=self._workers,
             readers=self._readers,
             compactions=self._compactions,
             compactor=self._compactor,
+            counts=self.counts,
             report=self._report,
             read_positions=self._read_positions,
         )
@@ -217,6 +221,7 @@ class Node:
         """One tick for all, also after a pause: time that was slept through is not made up for."""
         if self._stopping:
             return
+        self.counts.tick_was_late(self._loop.time() - self._next_tick_s)
         self.multiraft.tick()
         self._next_tick_s = max(self._next_tick_s + self._tick_s, self._loop.time())
         self._loop.call_at(self._next_tick_s, self._tick)

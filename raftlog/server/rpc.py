@@ -17,6 +17,7 @@ import structlog
 
 from raftlog.config import ServerSettings
 from raftlog.errors import DeadlineExceeded, NodeStopping, Overloaded, RaftlogError
+from raftlog.metrics.counts import Counts
 from raftlog.server.services import Services
 from raftlog.transport.inbound import Context, refuse
 from raftlog.wire import calls
@@ -31,8 +32,9 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[bytes, bytes]"
 class CallGate:
     """Counts calls in flight, so that their number has a bound."""
 
-    def __init__(self, limits: ServerSettings, cluster_id: str) -> None:
+    def __init__(self, limits: ServerSettings, cluster_id: str, counts: Counts) -> None:
         """Calls that are meant for another cluster than this are refused."""
+        self.counts = counts
         self._limits = limits
         self._cluster_id = cluster_id
         self._in_flight = 0
@@ -51,6 +53,11 @@ class CallGate:
                     await self._idle.wait()
             except TimeoutError:
                 log.warning("calls cut off", calls=self._in_flight)
+
+    @property
+    def in_flight(self) -> int:
+        """Calls that are being answered."""
+        return self._in_flight
 
     @property
     def closed(self) -> bool:
@@ -207,12 +214,16 @@ def _unary(
     gate: CallGate,
 ) -> Callable[[bytes, Context], Awaitable[bytes]]:
     async def answer(data: bytes, context: Context) -> bytes | RaftlogError:
-        try:
-            async with gate.call(call, context):
-                request, body = decode_request(call, data)
-                return encode_reply(call, await serve(request, body))
-        except RaftlogError as error:
-            return _without_frames(error)
+        with gate.counts.call(call.name, len(data)) as count:
+            try:
+                async with gate.call(call, context):
+                    request, body = decode_request(call, data)
+                    frame = encode_reply(call, await serve(request, body))
+                    count.sent_bytes = len(frame)
+                    return frame
+            except RaftlogError as error:
+                count.outcome = type(error).__name__
+                return _without_frames(error)
 
     async def handle(data: bytes, context: Context) -> bytes:
         answered = await answer(data, context)
@@ -238,12 +249,16 @@ def _stream(
     gate: CallGate,
 ) -> Callable[[bytes, Context], AsyncIterator[bytes]]:
     async def handle(data: bytes, context: Context) -> AsyncIterator[bytes]:
-        try:
-            async with gate.call(call, context):
-                request, _ = decode_request(call, data)
-                async for reply, body in serve(request):
-                    yield encode_reply(call, reply, body)
-        except RaftlogError as error:
-            await refuse(context, error)
+        with gate.counts.call(call.name, len(data)) as count:
+            try:
+                async with gate.call(call, context):
+                    request, _ = decode_request(call, data)
+                    async for reply, body in serve(request):
+                        frame = encode_reply(call, reply, body)
+                        count.sent_bytes += len(frame)
+                        yield frame
+            except RaftlogError as error:
+                count.outcome = type(error).__name__
+                await refuse(context, error)
 
     return handle

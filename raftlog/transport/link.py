@@ -99,7 +99,7 @@ class PeerLink:
         self.peer = peer
         self.address = address
         self.connected = False
-        self._dropped_messages = 0
+        self.dropped_messages = 0
         """Messages dropped since this stream opened, because its outbox was full."""
         self._hello = hello
         self._outbox = Outbox(outbox_bytes_max)
@@ -127,7 +127,7 @@ class PeerLink:
         return self._outbox.bulk_bytes
 
     def _drop(self) -> None:
-        if self._dropped_messages == 0:
+        if self.dropped_messages == 0:
             log.warning(
                 "peer falls behind: messages to it are dropped",
                 peer=self.peer,
@@ -135,7 +135,7 @@ class PeerLink:
                 limit=self._outbox_bytes_max,
                 option="server.peer_queue_bytes_max",
             )
-        self._dropped_messages += 1
+        self.dropped_messages += 1
 
     async def run(self) -> None:
         """Keep a stream to the peer until cancelled."""
@@ -200,7 +200,7 @@ class PeerLink:
             address=self.address,
             status=error.code().name,
             details=error.details(),
-            dropped_messages=self._dropped_messages,
+            dropped_messages=self.dropped_messages,
         )
 
     async def _stream(self, channel: grpc.aio.Channel) -> None:
@@ -213,7 +213,7 @@ class PeerLink:
         welcome = decode_welcome(answer)
         self._check(welcome)
         self.connected = True
-        self._dropped_messages = 0
+        self.dropped_messages = 0
         self._refusal = ""
         log.info("peer stream open", peer=self.peer, address=self.address)
         self._on_open(self.peer)

@@ -13,6 +13,7 @@ import pytest
 from raftlog.config import ServerSettings
 from raftlog.core.types import GroupId
 from raftlog.errors import NotLeader
+from raftlog.metrics.counts import Counts
 from raftlog.server.rpc import CallGate, _unary
 from raftlog.wire.batch import BatchHeader
 from raftlog.wire.calls import APPEND, SERVICE, AppendCall
@@ -57,7 +58,7 @@ def test_a_refused_write_does_not_keep_its_bytes_until_a_garbage_collection(
     async def run() -> None:
         server = grpc.aio.server()
         handler = grpc.unary_unary_rpc_method_handler(
-            _unary(APPEND, append, CallGate(ServerSettings(), "c"))
+            _unary(APPEND, append, CallGate(ServerSettings(), "c", Counts()))
         )
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(SERVICE, {"Append": handler}),)

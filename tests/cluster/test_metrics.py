@@ -1,0 +1,201 @@
+"""Prometheus itself scrapes real nodes, and its alerts fire on faults and clear."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import subprocess
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from raftlog.chaos.cluster import ProcessCluster, free_ports, wait_for
+from tests.metrics.certificates import certificate_files
+from tests.metrics.test_documents import RULES, alerts
+
+WAIT_S = 60.0
+OFFSET = 3
+"""From a node's own port to the one where it is scraped: three nodes have six neighbouring ones."""
+ALERT_CASES = Path(__file__).parents[1] / "metrics" / "alerts.yml"
+
+
+def test_every_alert_fires_on_its_fault_and_clears() -> None:
+    """By Prometheus's own tool, on series as nodes tell them."""
+    tested = {
+        case["alertname"]
+        for test in yaml.safe_load(ALERT_CASES.read_text(encoding="utf-8"))["tests"]
+        for case in test["alert_rule_test"]
+        if case.get("exp_alerts")
+    }
+    assert tested == {rule["alert"] for rule in alerts()}
+    ran = subprocess.run(
+        ["promtool", "test", "rules", str(ALERT_CASES)], capture_output=True, text=True, timeout=60
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+class Prometheus:
+    """A server of Prometheus that looks every second, and alerts after two."""
+
+    def __init__(self, port: int) -> None:
+        self._api = f"http://127.0.0.1:{port}/api/v1/"
+
+    def query(self, expression: str) -> dict[str, float]:
+        """The values now, by instance."""
+        found = self._get("query?" + urllib.parse.urlencode({"query": expression}))["result"]
+        return {each["metric"].get("instance", ""): float(each["value"][1]) for each in found}
+
+    def firing(self) -> set[str]:
+        """The names of the alerts that fire now."""
+        return {
+            each["labels"]["alertname"]
+            for each in self._get("alerts")["alerts"]
+            if each["state"] == "firing"
+        }
+
+    def _get(self, path: str) -> dict[str, Any]:
+        with urllib.request.urlopen(self._api + path, timeout=WAIT_S) as answer:
+            data: dict[str, Any] = json.load(answer)["data"]
+            return data
+
+
+@contextmanager
+def prometheus(folder: Path, targets: list[str], ca_file: Path, token: str) -> Iterator[Prometheus]:
+    rules = yaml.safe_load(RULES.read_text(encoding="utf-8"))
+    for rule in rules["groups"][0]["rules"]:
+        if "for" in rule:
+            rule["for"] = "2s"
+    (folder / "rules.yml").write_text(yaml.safe_dump(rules))
+    job = {
+        "job_name": "raftlog",
+        "scheme": "https",
+        "tls_config": {"ca_file": str(ca_file)},
+        "authorization": {"credentials": token},
+        "static_configs": [{"targets": targets}],
+    }
+    every = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    config = {"global": every, "rule_files": ["rules.yml"], "scrape_configs": [job]}
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+    port = free_ports(1)
+    command = [
+        "prometheus", "--log.level=warn", f"--web.listen-address=127.0.0.1:{port}",
+        f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/tsdb",
+    ]  # fmt: skip
+    with (folder / "prometheus.log").open("wb") as said:
+        process = subprocess.Popen(command, stdout=said, stderr=said)
+    try:
+        yield Prometheus(port)
+    finally:
+        process.terminate()
+        process.wait(WAIT_S)
+
+
+def _cluster(folder: Path, settings: list[str], nodes: int = OFFSET) -> ProcessCluster:
+    return ProcessCluster.start(
+        folder / "data", nodes=nodes, settings=settings, port=free_ports(2 * OFFSET)
+    )
+
+
+def test_prometheus_scrapes_nodes_over_tls_and_alerts_of_one_that_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cert, key = certificate_files(tmp_path)
+    monkeypatch.setenv("METRICS_TOKEN", "s3cret-canary")
+    settings = [
+        f"metrics.listen=127.0.0.1:+{OFFSET}",
+        f"metrics.cert_file={cert}",
+        f"metrics.key_file={key}",
+        "metrics.token=env:METRICS_TOKEN",
+    ]
+    with _cluster(tmp_path, settings) as cluster:
+        ports = [int(each.rpartition(":")[2]) + OFFSET for each in cluster.servers.split(",")]
+        targets = [f"127.0.0.1:{port}" for port in ports]
+        with cluster.client() as client:
+            client.create_topic("t", "id bigint")
+            for number in range(50):
+                client.append("t", [{"id": number}])
+        with prometheus(tmp_path, targets, cert, "s3cret-canary") as server:
+
+            def marks_are_there() -> bool:
+                marks = server.query('raftlog_group_high_water_mark{topic="t"}')
+                return marks == dict.fromkeys(targets, 50.0)
+
+            wait_for(lambda: _answers(server) and marks_are_there(), "all marks", WAIT_S)
+            leads = server.query('raftlog_group_leads{topic="t"}')
+            assert sorted(leads.values()) == [0, 0, 1]
+            (leader,) = (target for target, value in leads.items() if value)
+            appends = 'sum(raftlog_calls_total{call="Append",outcome="ok"})'
+            assert server.query(appends) == {"": 50}
+            assert min(server.query("raftlog_disk_write_seconds_count").values()) > 0
+            assert "RaftlogNodeDown" not in server.firing()
+            cluster.kill(1 + targets.index(leader))
+            wait_for(lambda: "RaftlogNodeDown" in server.firing(), "the alert", WAIT_S)
+            cluster.serve(1 + targets.index(leader))
+            wait_for(lambda: "RaftlogNodeDown" not in server.firing(), "no alert", WAIT_S)
+        for said in (*cluster.logs.values(), tmp_path / "prometheus.log"):
+            assert "canary" not in said.read_text(encoding="utf-8")
+
+
+def _answers(server: Prometheus) -> bool:
+    try:
+        return bool(server.query("up"))
+    except OSError:
+        return False
+
+
+def _scrape(url: str) -> dict[str, Metric]:
+    with urllib.request.urlopen(url, timeout=WAIT_S) as answer:
+        text = answer.read().decode()
+    return {family.name: family for family in text_string_to_metric_families(text)}
+
+
+def _leads(url: str) -> float:
+    samples = _scrape(url)["raftlog_node_replicas"].samples
+    return sum(sample.value for sample in samples if sample.labels["role"] == "leader")
+
+
+@pytest.mark.slow
+def test_a_scrape_of_many_topics_is_bounded_and_delays_nobody(tmp_path: Path) -> None:
+    settings = [f"metrics.listen=127.0.0.1:+{OFFSET}", "metrics.topics_max=20"]
+    with _cluster(tmp_path, settings, nodes=1) as cluster:
+        port = int(cluster.servers.rpartition(":")[2]) + OFFSET
+        with cluster.client() as client:
+            for number in range(120):
+                client.create_topic(f"t{number:03}", "id bigint")
+        url = f"http://127.0.0.1:{port}/metrics"
+        wait_for(lambda: _leads(url) == 121, "all groups", WAIT_S)
+        found = _scrape(url)
+        shown = {sample.labels["topic"] for sample in found["raftlog_group_term"].samples}
+        assert shown == {"(controller)"} | {f"t{number:03}" for number in range(20)}
+        assert found["raftlog_node_topics_without_series"].samples[0].value == 100
+
+
+def test_who_scrapes_without_the_token_or_in_plain_text_gets_nothing(tmp_path: Path) -> None:
+    cert, key = certificate_files(tmp_path)
+    (tmp_path / "token").write_text("s3cret-canary")
+    settings = [
+        f"metrics.listen=127.0.0.1:+{OFFSET}",
+        f"metrics.cert_file={cert}",
+        f"metrics.key_file={key}",
+        f"metrics.token=file:{tmp_path}/token",
+    ]
+    with _cluster(tmp_path, settings, nodes=1) as cluster:
+        port = int(cluster.servers.rpartition(":")[2]) + OFFSET
+        trusting = ssl.create_default_context(cafile=str(cert))
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(
+                f"https://127.0.0.1:{port}/metrics", timeout=WAIT_S, context=trusting
+            )
+        with pytest.raises(OSError):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=WAIT_S)
+        with cluster.client() as client:
+            assert client.list_topics() == []

@@ -1,0 +1,156 @@
+"""The port for Prometheus: what it answers, to whom, and what it does not die of."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client.parser import text_string_to_metric_families
+
+from raftlog.chaos.cluster import free_ports
+from raftlog.config_metrics import Listen, MetricsSettings
+from raftlog.errors import AddressInUse, InvalidOption
+from raftlog.metrics import port as metrics_port
+from raftlog.metrics.port import MetricsPort
+from tests.metrics.certificates import certificate_files
+
+WAIT_S = 20.0
+
+
+def registry() -> CollectorRegistry:
+    found = CollectorRegistry()
+    Gauge("seven", "It is seven.", registry=found).set(7)
+    return found
+
+
+@contextmanager
+def answering(settings: MetricsSettings, host: str = "127.0.0.1") -> Iterator[Listen]:
+    listen = Listen(host, free_ports(1))
+    port = MetricsPort(settings, listen, registry())
+    port.start()
+    try:
+        yield listen
+    finally:
+        port.stop()
+
+
+def asked(
+    listen: Listen,
+    path: str = "/metrics",
+    *,
+    token: str | None = None,
+    method: str = "GET",
+    tls: ssl.SSLContext | None = None,
+) -> tuple[int, str]:
+    """Status and text."""
+    if tls is None:
+        connection = http.client.HTTPConnection(*listen, timeout=WAIT_S)
+    else:
+        connection = http.client.HTTPSConnection(*listen, timeout=WAIT_S, context=tls)
+    with closing(connection):
+        headers = {} if token is None else {"Authorization": token}
+        connection.request(method, path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_a_scrape_gets_the_metrics_and_nothing_else_is_there(host: str) -> None:
+    with answering(MetricsSettings(), host) as listen:
+        status, text = asked(listen)
+        (metric,) = text_string_to_metric_families(text)
+        assert (status, metric.name, metric.samples[0].value) == (200, "seven", 7)
+        for path, method in (("/", "GET"), ("/metrics/..", "GET"), ("/metrics", "POST")):
+            assert asked(listen, path, method=method) == (404, "")
+
+
+def test_a_node_that_starts_again_is_scraped_where_it_was() -> None:
+    """What is left of the connections that it closed keeps the port from nobody."""
+    with answering(MetricsSettings()) as listen:
+        assert asked(listen)[0] == 200
+    again = MetricsPort(MetricsSettings(), listen, registry())
+    again.start()
+    assert asked(listen)[0] == 200
+    again.stop()
+
+
+def test_with_a_token_only_who_presents_it_gets_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "token").write_text("s3cret-canary\n")
+    monkeypatch.setenv("METRICS_TOKEN", "s3cret-canary")
+    for reference in (f"file:{tmp_path}/token", "env:METRICS_TOKEN"):
+        with answering(MetricsSettings(token=reference)) as listen:
+            for wrong in (None, "", "Bearer ", "Bearer s3cret", "s3cret-canary", "Bearer \u00fc"):
+                assert asked(listen, token=wrong) == (401, "")
+            status, text = asked(listen, token="Bearer s3cret-canary")
+            assert status == 200
+            assert "canary" not in text
+
+
+def test_over_tls_plain_text_gets_no_answer(tmp_path: Path) -> None:
+    cert, key = certificate_files(tmp_path)
+    settings = MetricsSettings(cert_file=str(cert), key_file=str(key))
+    trusting = ssl.create_default_context(cafile=str(cert))
+    assert metrics_port._tls(settings).minimum_version == ssl.TLSVersion.TLSv1_2
+    with answering(settings) as listen:
+        assert asked(listen, tls=trusting)[0] == 200
+        with pytest.raises((http.client.HTTPException, OSError)):
+            asked(listen)
+        with pytest.raises(ssl.SSLCertVerificationError):
+            asked(listen, tls=ssl.create_default_context())
+        assert asked(listen, tls=trusting)[0] == 200
+
+
+def test_connections_that_say_nothing_end_and_those_beyond_the_bound_are_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(metrics_port, "_SILENT_S", 0.5)
+    with answering(MetricsSettings(requests_max=2)) as listen:
+        silent = [socket.create_connection(listen, timeout=WAIT_S) for _ in range(2)]
+        with closing(socket.create_connection(listen, timeout=WAIT_S)) as beyond:
+            assert beyond.recv(1) == b"", "closed at once"
+        for each in silent:
+            with closing(each):
+                assert each.recv(1) == b"", "closed after a while"
+        assert _soon(listen) == 200
+        with closing(socket.create_connection(listen, timeout=WAIT_S)) as nonsense:
+            nonsense.sendall(b"\xff" * 100_000)
+        assert _soon(listen) == 200
+
+
+def _soon(listen: Listen) -> int:
+    """The status once there is room again."""
+    for _ in range(100):
+        try:
+            return asked(listen)[0]
+        except (http.client.HTTPException, OSError):
+            continue
+    raise AssertionError("it answers nobody any more")
+
+
+def test_a_port_in_use_and_files_that_are_no_certificate_are_named(tmp_path: Path) -> None:
+    with answering(MetricsSettings()) as listen:
+        with pytest.raises(AddressInUse, match=listen.address) as caught:
+            MetricsPort(MetricsSettings(), listen, registry())
+        assert "metrics.listen" in caught.value.remedy
+    cert, key = certificate_files(tmp_path)
+    other = tmp_path / "none.pem"
+    other.write_text("no PEM")
+    for cert_file, key_file in ((cert, other), (other, key), (tmp_path / "absent", key)):
+        settings = MetricsSettings(cert_file=str(cert_file), key_file=str(key_file))
+        with pytest.raises(InvalidOption, match=r"metrics\.cert_file"):
+            MetricsPort(settings, Listen("127.0.0.1", free_ports(1)), registry())
+
+
+@pytest.mark.parametrize("token", ["canary-in-place-of-a-reference", "env:NOBODY_SET_IT", "file:"])
+def test_a_token_that_is_not_there_is_refused_unseen(token: str) -> None:
+    with pytest.raises(InvalidOption, match=r"metrics\.token") as caught:
+        MetricsPort(MetricsSettings(token=token), Listen("127.0.0.1", free_ports(1)), registry())
+    assert "canary" not in str(caught.value)
