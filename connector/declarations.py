@@ -65,6 +65,26 @@ OPTIONS: tuple[Option, ...] = (
         "host:port,host:port/path.",
     ),
     Option(
+        name="raftlog.tls.ca.file",
+        endpoints=SOURCES | SINKS,
+        setting="tls_ca_file",
+        doc="PEM file with the certificates of who may sign the nodes'; given, connections are "
+        "encrypted. Executors read it too: `--files` brings it, and then the option is its name "
+        "without a path.",
+    ),
+    Option(
+        name="raftlog.tls.cert.file",
+        endpoints=SOURCES | SINKS,
+        setting="tls_cert_file",
+        doc="PEM file with the certificate to show to nodes, where they ask for one.",
+    ),
+    Option(
+        name="raftlog.tls.key.file",
+        endpoints=SOURCES | SINKS,
+        setting="tls_key_file",
+        doc="PEM file with that certificate's private key.",
+    ),
+    Option(
         name="raftlog.request.timeout.ms",
         endpoints=SOURCES | SINKS,
         setting="request_timeout_s",

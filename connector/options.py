@@ -56,6 +56,10 @@ class ConnectionOptions:
     request_timeout_s: float
     rack: str = ""
     """Where the readers stand; "": it is not said."""
+    tls_ca_file: str = ""
+    """"": no TLS."""
+    tls_cert_file: str = ""
+    tls_key_file: str = ""
 
     @property
     def servers(self) -> str:
@@ -262,7 +266,17 @@ def _connection(values: OptionValues) -> ConnectionOptions:
         zookeeper=zookeeper,
         request_timeout_s=values.count("raftlog.request.timeout.ms") / 1000,
         rack=values.text("raftlog.client.rack") or "",
+        **_tls(values),
     )
+
+
+def _tls(values: OptionValues) -> dict[str, str]:
+    from raftlog.config_tls import PemFiles, client_files
+
+    ca, cert, key = (f"raftlog.tls.{each}.file" for each in ("ca", "cert", "key"))
+    files = PemFiles(*(values.text(name) or "" for name in (ca, cert, key)))
+    client_files(files, (ca, cert, key))
+    return {f"tls_{name}_file": path for name, path in files._asdict().items()}
 
 
 def _found_by(values: OptionValues) -> tuple[str, str]:

@@ -37,6 +37,7 @@ from raftlog.config_problems import (
 )
 from raftlog.config_raft import RaftSettings
 from raftlog.config_section import GIB, KIB, MIB, Renamed, Section, limits, setting
+from raftlog.config_tls import PemFiles, TlsSettings, client_files, refuse_half_tls
 from raftlog.errors import InvalidOption
 
 LEASE = {"ge": 1, "le": 100 * 365 * 86_400}
@@ -57,6 +58,15 @@ class ClientSettings(EnsembleSettings):
         "Nodes to ask first, host:port separated by commas. One that answers names the others. "
         "The default is what `raftlog up` starts. Give this or client.zookeeper, not both.",
     )
+    tls_ca_file: str = setting(
+        "",
+        "PEM file with the certificates of who may sign the nodes'. If it is given, connections to "
+        "nodes are encrypted, and their certificates must name their hosts.",
+    )
+    tls_cert_file: str = setting(
+        "", "PEM file with the certificate to show to nodes, where they ask for one."
+    )
+    tls_key_file: str = setting("", "PEM file with that certificate's private key.")
     rack: str = setting("", "Where this client stands. It reads from nodes of this rack first.")
     request_timeout_s: float = setting(
         30.0,
@@ -424,6 +434,7 @@ class Settings(BaseSettings):
     topic: TopicSettings = TopicSettings()
     up: UpSettings = UpSettings()
     discovery: DiscoverySettings = DiscoverySettings()
+    tls: TlsSettings = TlsSettings()
     metrics: MetricsSettings = MetricsSettings()
 
     @model_validator(mode="after")
@@ -478,6 +489,7 @@ SECTIONS: dict[str, type[Section]] = {
     "topic": TopicSettings,
     "up": UpSettings,
     "discovery": DiscoverySettings,
+    "tls": TlsSettings,
     "metrics": MetricsSettings,
 }
 
@@ -501,6 +513,8 @@ def validate(settings: Settings) -> None:
     refuse_half("client", client)
     refuse_half("discovery", settings.discovery)
     refuse_half_metrics(settings.metrics)
+    refuse_half_tls(settings.tls)
+    tls_files(client)
     raft = settings.raft
     lease_s = raft.lease_us() / 1_000_000
     if raft.leader_lease and lease_s <= raft.heartbeat_interval_s:
@@ -518,6 +532,14 @@ def validate(settings: Settings) -> None:
             problem=f"is {up.port}, which with up.nodes of {up.nodes} goes beyond port {PORT_MAX}",
             advice="Lower up.port: every node has a port of its own.",
         )
+
+
+def tls_files(client: ClientSettings) -> PemFiles | None:
+    """What a client trusts and shows; None: it has no TLS. Raises `InvalidOption`."""
+    return client_files(
+        PemFiles(client.tls_ca_file, client.tls_cert_file, client.tls_key_file),
+        ("client.tls_ca_file", "client.tls_cert_file", "client.tls_key_file"),
+    )
 
 
 def _value(settings: Settings, name: str) -> float:

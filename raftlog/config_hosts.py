@@ -19,6 +19,12 @@ def is_address(text: str) -> bool:
     return is_host(host) and is_number and 0 < int(port) <= PORT_MAX
 
 
+def moved(address: str, offset: int) -> str:
+    """The same host, at a port so much higher. It may be beyond the last one."""
+    host, _, port = address.rpartition(":")
+    return f"{host}:{int(port) + offset}"
+
+
 def is_host(text: str) -> bool:
     """Whether the text is a host's name, an IPv4 address, or an IPv6 address in brackets."""
     if text.startswith("["):

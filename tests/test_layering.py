@@ -66,6 +66,7 @@ PACKAGES = {
     "raftlog.config_hosts": Package(ours=()),
     "raftlog.config_secrets": Package(ours=()),
     "raftlog.config_metrics": Package(ours=("raftlog.config_hosts", "raftlog.config_section")),
+    "raftlog.config_tls": Package(ours=("raftlog.config_hosts", "raftlog.config_section")),
     "raftlog.config_problems": Package(ours=("raftlog.config_section",), third_party=("pydantic",)),
     "raftlog.config_ensemble": Package(ours=("raftlog.config_hosts", "raftlog.config_section")),
     "raftlog.config_raft": Package(ours=("raftlog.config_section",)),
@@ -77,6 +78,7 @@ PACKAGES = {
             "raftlog.config_problems",
             "raftlog.config_raft",
             "raftlog.config_section",
+            "raftlog.config_tls",
         ),
         third_party=("pydantic", "pydantic_settings"),
     ),
@@ -124,8 +126,18 @@ PACKAGES = {
         pure=True,
     ),
     "raftlog.transport": Package(
-        ours=("raftlog.core.messages", "raftlog.wire", "raftlog.config"),
+        ours=(
+            "raftlog.core.messages",
+            "raftlog.wire",
+            "raftlog.config",
+            "raftlog.config_hosts",
+            "raftlog.tls",
+        ),
         third_party=("grpc", "structlog"),
+    ),
+    "raftlog.tls": Package(ours=("raftlog.config_tls",), third_party=("grpc",)),
+    "raftlog.certificates": Package(
+        ours=("raftlog.config_hosts", "raftlog.tls"), third_party=("cryptography",)
     ),
     "raftlog.records": Package(
         ours=(
@@ -169,6 +181,7 @@ PACKAGES = {
             "raftlog.placement",
             "raftlog.predicates.predicate",
             "raftlog.records",
+            "raftlog.tls",
             *VALUES,
         ),
         third_party=("grpc", "pyarrow", "tenacity"),
@@ -189,6 +202,7 @@ PACKAGES = {
             "raftlog.placement",
             "raftlog.predicates",
             "raftlog.storage",
+            "raftlog.tls",
             "raftlog.transport",
             "raftlog.wire",
             "raftlog.version",
@@ -220,6 +234,7 @@ PACKAGES = {
             "raftlog.config_ensemble",
             "raftlog.config_hosts",
             "raftlog.config_metrics",
+            "raftlog.config_tls",
             "raftlog.chaos",
             "raftlog.bench",
             "raftlog.discovery",
@@ -228,6 +243,10 @@ PACKAGES = {
         ),
         third_party=("pyarrow", "rich", "typer"),
         inside_functions=("raftlog.server",),
+    ),
+    "raftlog.cli.certs": Package(
+        ours=("raftlog.cli", "raftlog.certificates", "raftlog.config_hosts"),
+        third_party=("typer",),
     ),
     # What it knows of checkpoints needs no Spark, which a test makes sure of.
     "raftlog.cli.doctor": Package(
@@ -254,6 +273,7 @@ PACKAGES = {
             "raftlog.config",
             "raftlog.config_ensemble",
             "raftlog.config_hosts",
+            "raftlog.config_tls",
             "raftlog.machines.limits",
             "raftlog.machines.topic_names",
             "raftlog.predicates",

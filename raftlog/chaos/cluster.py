@@ -60,12 +60,14 @@ class ProcessCluster:
         port: int | None = None,
         program: str = "raftlog",
         said: Path | None = None,
+        tls: bool = False,
     ) -> ProcessCluster:
         """Run `raftlog up` with a new or an old data folder. All nodes answer when this returns.
 
         `settings` are texts `section.key=value`. `port` is node 1's, by default a free one.
         `program` is described at the field. The output of `up` goes to the file `said`, or to
-        standard error if there is none. Raises `DeadlineExceeded`.
+        standard error if there is none. `tls`: connections are encrypted, as an old folder's are
+        anyhow that were. Raises `DeadlineExceeded`.
         """
         flags = tuple(f"--set={setting}" for setting in settings)
         recorded = data / "cluster.toml"
@@ -76,6 +78,7 @@ class ProcessCluster:
         command = [
             sys.executable, "-m", "raftlog", *flags,
             "up", "--nodes", str(nodes), "--data", str(data), "--port", str(port), "-o", "json",
+            *(["--tls"] if tls else []),
         ]  # fmt: skip
         with ExitStack() as unless_ready:
             with signals_deferred(), ExitStack() as stack:
@@ -136,9 +139,18 @@ class ProcessCluster:
                 "bootstrap_servers": self.servers,
                 "zookeeper": "",
                 "request_timeout_s": request_timeout_s,
+                **self._certificates(),
             }
         )
         return connect(settings=settings)
+
+    def _certificates(self) -> dict[str, str]:
+        """What a client trusts and shows: those of the folder, if it has some."""
+        tls = self.data / "tls"
+        if not tls.exists():
+            return {}
+        files = {"ca": "ca.pem", "cert": "client.pem", "key": "client.key"}
+        return {f"tls_{which}_file": str(tls / name) for which, name in files.items()}
 
     # ------------------------------------------------------------ faults
 

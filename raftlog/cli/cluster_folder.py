@@ -6,6 +6,7 @@
     DIR/node-2/                  node 2's data, and nothing else
     DIR/node-2.pid               the pid of node 2's process, locked by it while it lives
     DIR/log/node-2.log           node 2's output, if `up` started it; may be deleted
+    DIR/tls/                     certificates of nodes and clients, made by `raftlog certs`
 
 A process holds a lock (flock) on its pid file from start to end, and the kernel releases the lock
 when the process ends. So a pid counts only while the file is locked, and another program that got
@@ -27,6 +28,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from raftlog.config import ClientSettings, Settings
+from raftlog.config_tls import TlsSettings
 from raftlog.errors import (
     DataFolderForeign,
     DataFolderLocked,
@@ -44,6 +47,7 @@ CLUSTER_FILE = "cluster.toml"
 _DRAFT_FILE = "cluster.draft"
 _UP_FILE = "up.pid"
 _FOUNDING_FILE = "founding"
+_TLS_FOLDER = "tls"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +74,35 @@ class ClusterFolder:
         """The file that the node's process keeps locked."""
         return self.folder / f"node-{node}.pid"
 
+    @property
+    def tls(self) -> Path:
+        """Where `raftlog certs` puts certificates."""
+        return self.folder / _TLS_FOLDER
+
+    @property
+    def ca_file(self) -> Path:
+        """What a client trusts that is to believe these certificates."""
+        return self.tls / "ca.pem"
+
+    def with_certificates(self, settings: Settings) -> Settings:
+        """The settings, with the folder's certificates if it has some and the settings name no
+        others."""
+        if not self.ca_file.exists():
+            return settings
+        update: dict[str, TlsSettings | ClientSettings] = {}
+        if not settings.tls.cert_file:
+            own, key = self.tls / "node-{node}.pem", self.tls / "node-{node}.key"
+            update["tls"] = settings.tls.with_arguments(
+                cert_file=str(own), key_file=str(key), ca_file=str(self.ca_file)
+            )
+        if not settings.client.tls_ca_file:
+            update["client"] = settings.client.with_arguments(
+                tls_ca_file=str(self.ca_file),
+                tls_cert_file=str(self.tls / "client.pem"),
+                tls_key_file=str(self.tls / "client.key"),
+            )
+        return settings.model_copy(update=update)
+
     def running(self) -> dict[int, int]:
         """The pid of each node that runs from this folder now."""
         pids = {node: running_pid(self.pid_file(node)) for node in self.addresses}
@@ -81,7 +114,7 @@ def new_cluster(folder: Path, *, addresses: dict[int, str]) -> ClusterFolder:
 
     A start that was killed before it recorded its cluster may have left files, which are ours.
     """
-    ours = (_DRAFT_FILE, _UP_FILE, _FOUNDING_FILE)
+    ours = (_DRAFT_FILE, _UP_FILE, _FOUNDING_FILE, _TLS_FOLDER)
     if folder.exists() and any(each.name not in ours for each in folder.iterdir()):
         raise DataFolderForeign(
             folder=str(folder),

@@ -18,6 +18,7 @@ import typer
 from raftlog import __version__
 from raftlog.cli import (
     bench,
+    certs,
     chaos,
     cluster,
     doctor,
@@ -73,6 +74,7 @@ app.command("up")(up.up)
 app.command("init")(init.init)
 app.command("serve")(serve.serve)
 app.command("down")(down.down)
+app.command("certs")(certs.certs)
 app.command("status")(status.status)
 app.command("scrub")(scrub.scrub)
 app.add_typer(topic.app, name="topic")

@@ -43,11 +43,9 @@ def serve(
             "(`raftlog cluster add`); DIR may be empty.",
         ),
     ] = False,
-    without_tls: Annotated[
+    insecure: Annotated[
         bool,
-        typer.Option(
-            "--without-tls", help="Listen off loopback without encryption or authentication."
-        ),
+        typer.Option("--insecure", help="Listen off loopback although nothing is encrypted."),
     ] = False,
 ) -> None:
     """Run one node of a cluster in the foreground until Ctrl-C or SIGTERM.
@@ -73,9 +71,10 @@ def serve(
             + ", ".join(map(str, cluster.addresses)),
             advice="Give one of these.",
         )
-    settings = session_of(context).settings
-    if not without_tls:
-        _refuse_off_loopback(cluster.addresses[node])
+    settings = cluster.with_certificates(session_of(context).settings)
+    if not insecure:
+        if not settings.tls.cert_file:
+            _refuse_off_loopback(cluster.addresses[node])
         _refuse_open_metrics(settings.metrics)
     from raftlog.server.main import run_node
 
@@ -148,16 +147,17 @@ def _refuse_open_metrics(settings: MetricsSettings) -> None:
         option="metrics.listen",
         problem=f"is {listen.address}, which is not on loopback, without TLS and a token",
         advice="Anyone who reaches that address can read the names of topics and how they are "
-        "used: set metrics.cert_file, metrics.key_file and metrics.token, or give --without-tls "
-        "on a network where that is intended.",
+        "used: set metrics.cert_file, metrics.key_file and metrics.token, or give --insecure on a "
+        "network where that is intended.",
     )
 
 
 def _refuse_off_loopback(address: str) -> None:
     if not is_loopback(address.rpartition(":")[0]):
         raise InvalidOption(
-            option="--without-tls",
-            problem=f"is not given, and {address} is not on loopback",
-            advice="Anyone who reaches that address can read and write everything: "
-            "give the flag only on a network where that is intended.",
+            option="tls.cert_file",
+            problem=f"is not set, and {address} is not on loopback",
+            advice="Anyone who reaches that address can read and write everything: give the node a "
+            "certificate (`raftlog certs`), or the flag --insecure on a network where that is "
+            "intended.",
         )

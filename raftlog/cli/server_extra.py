@@ -11,6 +11,7 @@ PARTS = {
     "structlog": "structlog",
     "grpc_health": "grpcio-health-checking",
     "prometheus_client": "prometheus-client",
+    "cryptography": "cryptography",
 }
 """Modules that only a node imports, each with its distribution's name in setup.py."""
 

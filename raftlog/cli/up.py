@@ -9,21 +9,22 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from raftlog.cli import cluster_folder
+from raftlog.cli.certs import make_in
 from raftlog.cli.cluster_folder import ClusterFolder
 from raftlog.cli.output import Format, FormatOption, say, show_json, show_table
 from raftlog.cli.server_extra import require_server_extra
 from raftlog.cli.session import DATA_FOLDER_DEFAULT, Session, session_of
 from raftlog.cli.signals import Stop, on_signals
-from raftlog.config_hosts import PORT_MAX
+from raftlog.config_hosts import PORT_MAX, moved
 from raftlog.errors import (
     AddressInUse,
     DataFolderLocked,
@@ -56,6 +57,14 @@ def up(
             min=1, max=PORT_MAX, help="Node 1's port in a new cluster (7401).", show_default=False
         ),
     ] = None,
+    tls: Annotated[
+        bool,
+        typer.Option(
+            "--tls",
+            help="Make certificates for nodes and clients, if the folder has none, and encrypt "
+            "everything. A cluster that has them uses them without this flag.",
+        ),
+    ] = False,
     output: FormatOption = Format.TABLE,
 ) -> None:
     """Start the nodes of a cluster on this machine, and stay until Ctrl-C stops them all.
@@ -69,13 +78,16 @@ def up(
     os.umask(0o077)
     stop = Stop()
     folder = data.absolute()
-    _cluster_in(folder, nodes, port, session)  # what cannot be started leaves nothing behind
+    _cluster_in(folder, nodes, port, tls, session)  # what cannot be started leaves nothing behind
     with (
         on_signals(stop.tell, signal.SIGINT, signal.SIGTERM, signal.SIGHUP),
         cluster_folder.only_up_in(folder),
     ):
         # Again: another `up` may have been faster.
-        cluster = _cluster_in(folder, nodes, port, session)
+        cluster = _cluster_in(folder, nodes, port, tls, session)
+        if tls and not (cluster.ca_file.exists() and cluster_folder.exists(folder)):
+            make_in(cluster, {})  # before the cluster: it never runs without them
+        session = replace(session, settings=cluster.with_certificates(session.settings))
         if not cluster_folder.exists(folder):
             cluster_folder.record(cluster)
         running = Running(cluster=cluster, children={}, log_starts={}, stop=stop)
@@ -89,17 +101,22 @@ def up(
 
 
 def _cluster_in(
-    folder: Path, nodes: int | None, port: int | None, session: Session
+    folder: Path, nodes: int | None, port: int | None, tls: bool, session: Session
 ) -> ClusterFolder:
     """The folder's cluster, or a new one to record. Checks that its ports are free."""
     if cluster_folder.exists(folder):
         cluster = _recorded_cluster(folder, nodes, port)
         _refuse_running(cluster)
-        _refuse_busy_ports(cluster, f"[nodes] in {folder / cluster_folder.CLUSTER_FILE}")
+        option = f"[nodes] in {folder / cluster_folder.CLUSTER_FILE}"
     else:
         defaults = session.settings.up
         cluster = _new_cluster(folder, nodes or defaults.nodes, port or defaults.port)
-        _refuse_busy_ports(cluster, "--port")
+        option = "--port"
+    _refuse_busy_ports(cluster.addresses.values(), option)
+    if tls or cluster.with_certificates(session.settings).tls.cert_file:
+        offset = session.settings.tls.peer_port_offset
+        peers = [moved(address, offset) for address in cluster.addresses.values()]
+        _refuse_busy_ports(peers, "tls.peer_port_offset")
     return cluster
 
 
@@ -140,10 +157,16 @@ def _refuse_running(cluster: ClusterFolder) -> None:
         raise DataFolderLocked(folder=str(cluster.data(node)), holder=str(pid))
 
 
-def _refuse_busy_ports(cluster: ClusterFolder, option: str) -> None:
+def _refuse_busy_ports(addresses: Iterable[str], option: str) -> None:
     """Check the ports before anything is started or written. `option` is what to change."""
-    for address in cluster.addresses.values():
+    for address in addresses:
         host, _, port = address.rpartition(":")
+        if int(port) > PORT_MAX:
+            raise InvalidOption(
+                option=option,
+                problem=f"leads to {address}, beyond port {PORT_MAX}",
+                advice="Give a lower one.",
+            )
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
             # As the nodes do: a port with only lingering connections is free.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -280,6 +303,9 @@ class Running:
         if servers != default_servers:
             say("clients find these nodes by --servers, or by")
             say(f"  export RAFTLOG_CLIENT__BOOTSTRAP_SERVERS={servers}")
+        if self.cluster.ca_file.exists():
+            say("clients trust these nodes by")
+            say(f"  export RAFTLOG_CLIENT__TLS_CA_FILE={shlex.quote(str(self.cluster.ca_file))}")
         say("ready; Ctrl-C stops all nodes, their data stays")
 
     def _serve(self, session: Session, node: int) -> list[str]:

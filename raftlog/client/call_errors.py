@@ -19,6 +19,15 @@ _NO_NODE = {
     "http1.x server": _NO_RAFTLOG,
     "http2 header with status": _NO_RAFTLOG,
     "address lookup failed": "its host name has no address",
+    "Hostname Verification Check failed": "its certificate names other hosts",
+    "certificate has expired": "its certificate has expired",
+    "CERTIFICATE_VERIFY_FAILED": "its certificate is signed by nobody whom client.tls_ca_file "
+    "(raftlog.tls.ca.file in Spark) names",
+    "WRONG_VERSION_NUMBER": "it does not speak TLS, and client.tls_ca_file (raftlog.tls.ca.file in "
+    "Spark) is given",
+    "failed to connect to all addresses; last error: UNAVAILABLE": "it closes the connection at "
+    "once, as a node with TLS does where client.tls_ca_file (raftlog.tls.ca.file in Spark) is not "
+    "given, or no certificate that it trusts (client.tls_cert_file, raftlog.tls.cert.file)",
 }
 """What grpc says of an address where no node can be, in its words and in ours."""
 

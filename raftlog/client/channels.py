@@ -7,7 +7,9 @@ import threading
 import grpc
 
 from raftlog.client.forks import in_each_child, leave_alone
+from raftlog.config import ClientSettings, tls_files
 from raftlog.errors import InvalidOption
+from raftlog.tls import Certificates, Pem, open_channel
 from raftlog.wire.calls import SERVICE
 
 CHANNEL_OPTIONS = (
@@ -26,10 +28,28 @@ CHANNEL_OPTIONS = (
 waits for `client.try_timeout_s`, then another node is asked."""
 
 
+_FILES = ("ca", "cert", "key")
+
+
+def certificates_of(settings: ClientSettings) -> Certificates | None:
+    """What a client trusts and shows; None: it has no TLS. Raises `InvalidOption`."""
+    files = tls_files(settings)
+    if files is None:
+        return None
+    ca, cert, key = (
+        f"client.tls_{each}_file (raftlog.tls.{each}.file in Spark)" for each in _FILES
+    )
+    return Certificates(files, (ca, cert, key))
+
+
 class Channels:
     """Channels by address, opened on first use. A forked child opens its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, certificates: Certificates | None) -> None:
+        """Without `certificates` nothing is encrypted."""
+        self._certificates = certificates
+        self._pem: Pem | None = None
+        """That of the channels."""
         self._lock = threading.Lock()
         self._closed = False
         self._channels: dict[str, grpc.Channel] = {}
@@ -55,6 +75,7 @@ class Channels:
     def unary(self, address: str, method: str) -> grpc.UnaryUnaryMultiCallable[bytes, bytes]:
         """A call with one reply. Raises `InvalidOption` after `close`."""
         with self._lock:
+            self._follow_certificates()
             channel = self._channel(address)
             stub = self._stubs.get((address, method))
             if stub is None:
@@ -65,6 +86,7 @@ class Channels:
     def streamed(self, address: str, method: str) -> grpc.UnaryStreamMultiCallable[bytes, bytes]:
         """A call with a stream of replies. Raises `InvalidOption` after `close`."""
         with self._lock:
+            self._follow_certificates()
             return self._channel(address).unary_stream(f"/{SERVICE}/{method}")
 
     def _channel(self, address: str) -> grpc.Channel:
@@ -77,6 +99,13 @@ class Channels:
             )
         channel = self._channels.get(address)
         if channel is None:
-            channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+            channel = open_channel(address, self._pem, CHANNEL_OPTIONS)
             self._channels[address] = channel
         return channel
+
+    def _follow_certificates(self) -> None:
+        """Let go of channels with a former certificate: calls in flight keep theirs. Call it with
+        the lock held."""
+        if self._certificates is not None and (pem := self._certificates.current()) != self._pem:
+            self._pem = pem
+            self._channels, self._stubs = {}, {}

@@ -23,7 +23,7 @@ import grpc
 import tenacity
 
 from raftlog.client.call_errors import typed_error
-from raftlog.client.channels import CHANNEL_OPTIONS, Channels
+from raftlog.client.channels import CHANNEL_OPTIONS, Channels, certificates_of
 from raftlog.client.forks import in_each_child
 from raftlog.client.retries import Deadline, Failures, is_retriable, pause_s, try_seconds
 from raftlog.client.servers import parse_servers
@@ -42,6 +42,7 @@ from raftlog.errors import (
     RaftlogError,
     UnknownWriter,
 )
+from raftlog.tls import open_channel
 from raftlog.wire.calls import (
     CLUSTER_METADATA_KEY,
     DESCRIBE_CLUSTER,
@@ -102,19 +103,20 @@ class Connection:
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
+        self._certificates = certificates_of(settings)
         self._zookeeper: ZooKeeperServers | None = None
         self._bootstrap: tuple[str, ...] = ()
         """The nodes to ask first. Empty until ZooKeeper has named them, if it is to."""
         given = "bootstrap_servers" in settings.model_fields_set and settings.bootstrap_servers
         if settings.zookeeper:
-            self._zookeeper = ZooKeeperServers(settings, _describe)
+            self._zookeeper = ZooKeeperServers(settings, self._describe)
         if given or not settings.zookeeper:  # given besides ZooKeeper: it named them before
             self._bootstrap = parse_servers(settings.bootstrap_servers)
         self._look_again_at_s = 0.0
         self._lock = threading.Lock()
         self._finding = threading.Lock()
         in_each_child(self, Connection._begin_again)
-        self._channels = Channels()
+        self._channels = Channels(self._certificates)
         self._leaders: dict[GroupId, str] = {}
         self._avoided_until_s: dict[str, float] = {}
         self._answered = False
@@ -513,15 +515,15 @@ class Connection:
         elif error.retriable and self._leaders.get(group) == asked:
             self._leaders.pop(group, None)
 
-
-def _describe(address: str, timeout_s: float) -> ClusterDescription:
-    """What a node says of itself that ZooKeeper names. Nothing is remembered of the address."""
-    request = encode_request(DESCRIBE_CLUSTER, DescribeCluster())
-    with grpc.insecure_channel(address, options=CHANNEL_OPTIONS) as channel:
-        stub: grpc.UnaryUnaryMultiCallable[bytes, bytes]
-        stub = channel.unary_unary(f"/{SERVICE}/{DESCRIBE_CLUSTER.name}")
-        try:
-            reply, _ = decode_reply(DESCRIBE_CLUSTER, stub(request, timeout_s))
-        except (grpc.RpcError, MalformedRequest) as error:
-            raise typed_error(address, error) from None
-    return reply
+    def _describe(self, address: str, timeout_s: float) -> ClusterDescription:
+        """What a node says of itself that ZooKeeper names. Nothing is remembered of the address."""
+        request = encode_request(DESCRIBE_CLUSTER, DescribeCluster())
+        pem = self._certificates.current() if self._certificates is not None else None
+        with open_channel(address, pem, CHANNEL_OPTIONS) as channel:
+            stub: grpc.UnaryUnaryMultiCallable[bytes, bytes]
+            stub = channel.unary_unary(f"/{SERVICE}/{DESCRIBE_CLUSTER.name}")
+            try:
+                reply, _ = decode_reply(DESCRIBE_CLUSTER, stub(request, timeout_s))
+            except (grpc.RpcError, MalformedRequest) as error:
+                raise typed_error(address, error) from None
+        return reply

@@ -126,6 +126,7 @@ from raftlog.errors.node import (
     LogFromNewerVersion,
     NodeRefused,
     NodeRemoved,
+    PeerUnproven,
 )
 from raftlog.errors.raftlog_error import (
     CompactorKilled,
@@ -243,6 +244,7 @@ __all__ = [
     "NodeInUse",
     "NodeRefused",
     "NodeRemoved",
+    "PeerUnproven",
     "NodeStopping",
     "NodeUnknown",
     "NotAVoter",

@@ -9,6 +9,7 @@ NodeRefused                 this process must not serve
 |-- IdentityRefused         the node's folder was wiped or exchanged
 |-- NodeRemoved             the node is none of the cluster's any more
 |-- AcknowledgedEntriesLost an older copy of the folder, or a disk that lost synced bytes
+|-- PeerUnproven            its certificate does not name it
 `-- DiskFailed              a write or sync failed: the process exits
 """
 
@@ -112,6 +113,30 @@ class IdentityRefused(NodeRefused):
         "Restore the node's own folder: a wiped one has forgotten its votes and must not return "
         "under its old id. If it is lost, give its place to a node with a new id: "
         "`raftlog cluster replace {node} --with ID --address HOST:PORT`."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class PeerUnproven(NodeRefused):
+    """A node says that it is `node`; `shown` are the DNS names of its certificate, comma-separated.
+
+    It goes on to serve whom it reaches otherwise, and tries again.
+    """
+
+    grpc_status = "UNAUTHENTICATED"
+
+    node: int
+    wanted: str
+    shown: str
+
+    @property
+    def cause(self) -> str:
+        shown = f"names {self.shown}" if self.shown else "names nobody, or there is none"
+        return f"Node {self.node} must show a certificate for {self.wanted}; its own {shown}."
+
+    remedy_text = (
+        "Give the node its own certificate (tls.cert_file, `raftlog certs`), and all nodes the "
+        "same tls.peer_port_offset: nodes reach one another at that port only."
     )
 
 

@@ -18,6 +18,7 @@ from raftlog.errors import (
     Unavailable,
 )
 from raftlog.transport.link import CHANNEL_OPTIONS
+from raftlog.transport.peer_channels import PeerChannels
 from raftlog.wire.calls import CLUSTER_METADATA_KEY, SERVICE, PlainCall
 from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error, decode_reply, encode_request
 
@@ -35,7 +36,7 @@ async def ask_leader(
     *,
     group: GroupId = CONTROLLER_GROUP,
     others: Sequence[str],
-    cluster_id: str,
+    channels: PeerChannels,
 ) -> Reply:
     """Have `serve` answer here, if this node leads the group, else the node that does.
 
@@ -53,10 +54,10 @@ async def ask_leader(
     # A node that has just joined has heard of no leader: any other knows.
     for address in [hint] if hint else random.sample(others, len(others)):
         try:
-            return await _ask(address, call, request, group, cluster_id)
+            return await _ask(address, call, request, group, channels)
         except NotLeader as error:
             if error.address and not hint:
-                return await _ask(error.address, call, request, group, cluster_id)
+                return await _ask(error.address, call, request, group, channels)
         except Unavailable:
             continue
     raise NotLeader(group=group)
@@ -67,14 +68,14 @@ async def _ask(
     call: PlainCall[Request, Reply],
     request: Request,
     group: GroupId,
-    cluster_id: str,
+    channels: PeerChannels,
 ) -> Reply:
     """Raises what the node raises, or `NotLeader` where none of this cluster answers."""
     try:
-        async with grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS) as channel:
+        async with channels.to_any(address, CHANNEL_OPTIONS) as channel:
             ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
             ask = channel.unary_unary(f"/{SERVICE}/{call.name}")
-            metadata = ((CLUSTER_METADATA_KEY, cluster_id),)
+            metadata = ((CLUSTER_METADATA_KEY, channels.cluster_id),)
             data = encode_request(call, request)
             frame = await ask(data, timeout=_TRY_TIMEOUT_S, metadata=metadata)
             return decode_reply(call, frame)[0]

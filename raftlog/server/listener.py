@@ -14,8 +14,8 @@ process's memory. The one request that waits for generic handlers has just been 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import grpc
 import grpc.aio
@@ -57,12 +57,23 @@ def generic_handlers(add_to_server: Callable[[Any], None]) -> tuple[grpc.Generic
     return tuple(server.handlers)
 
 
-class Listener:
-    """Serves at `address` with servers from `make`. For one event loop only."""
+class Port(NamedTuple):
+    """Where a server listens."""
 
-    def __init__(self, make: Callable[[], grpc.aio.Server], address: str) -> None:
+    address: str
+    """host:port."""
+    credentials: grpc.ServerCredentials | None
+    """None: it is not encrypted."""
+    option: str = AddressInUse.option
+    """Where the port was said, for who must choose another."""
+
+
+class Listener:
+    """Serves at `ports` with servers from `make`. For one event loop only."""
+
+    def __init__(self, make: Callable[[], grpc.aio.Server], ports: Sequence[Port]) -> None:
         self._make = make
-        self._address = address
+        self._ports = ports
         self._server: grpc.aio.Server | None = None
         self._grpc_loop: asyncio.Task[None] | None = None
         self._stopping = False
@@ -70,7 +81,8 @@ class Listener:
     async def start(self) -> None:
         """Bind and serve. Raises `AddressInUse`."""
         server = self._make()
-        _bind(server, self._address)
+        for port in self._ports:
+            _bind(server, port)
         before = asyncio.all_tasks()
         await server.start()
         new = asyncio.all_tasks() - before
@@ -111,10 +123,13 @@ class Listener:
         await old.stop(None)
 
 
-def _bind(server: grpc.aio.Server, address: str) -> None:
+def _bind(server: grpc.aio.Server, port: Port) -> None:
     try:
-        bound = server.add_insecure_port(address)
+        if port.credentials is None:
+            bound = server.add_insecure_port(port.address)
+        else:
+            bound = server.add_secure_port(port.address, port.credentials)
     except RuntimeError:
-        raise AddressInUse(address=address) from None
+        bound = 0
     if bound == 0:
-        raise AddressInUse(address=address)
+        raise AddressInUse(address=port.address, option=port.option)

@@ -23,6 +23,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from prometheus_client import GCCollector, PlatformCollector, ProcessCollector
 
 from raftlog.config import Settings
+from raftlog.config_hosts import PORT_MAX, is_loopback
 from raftlog.config_metrics import listen_of
 from raftlog.core.ready import Role
 from raftlog.core.types import NodeId, Payload
@@ -31,6 +32,7 @@ from raftlog.errors import (
     DiskFailed,
     DiskFull,
     ExitCode,
+    InvalidOption,
     NodeRefused,
     Overloaded,
     RaftlogError,
@@ -41,7 +43,7 @@ from raftlog.metrics.state import StateCollector
 from raftlog.server.announcing import announce, announcer_of
 from raftlog.server.compactor import COMPACTION_PROGRAM, Compactor
 from raftlog.server.leases import LeaseWatch
-from raftlog.server.listener import Listener, generic_handlers
+from raftlog.server.listener import Listener, Port, generic_handlers
 from raftlog.server.memory import collect_seldom, keep_freed_memory
 from raftlog.server.node import Node
 from raftlog.server.registration import register
@@ -51,8 +53,10 @@ from raftlog.server.services import Services
 from raftlog.storage.contract import FileSystem
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.posix import PosixFileSystem
+from raftlog.tls import Certificates, port_credentials
 from raftlog.transport.inbound import PeerStreams
 from raftlog.transport.link import KEEPALIVE_OPTIONS
+from raftlog.transport.peer_channels import PeerChannels
 from raftlog.wire.calls import SERVICE
 from raftlog.wire.codec import encode_command
 
@@ -123,27 +127,29 @@ async def _serve(
             return
         _die(error)
 
-    asyncio.get_running_loop().set_exception_handler(
-        lambda _, context: _on_loop_exception(context, fail)
-    )
+    asyncio.get_running_loop().set_exception_handler(partial(_on_loop_exception, fail))
+    channels = _channels(settings, folder.identity.cluster_id, node_id)
     node = Node(
         settings=settings,
         folder=folder,
         compactor=compactor,
         addresses=addresses,
         founders=founders,
+        channels=channels,
         boot_id=uuid.uuid4().hex,
         fail=fail,
     )
     services = Services(node)
     gate = CallGate(settings.server, node.identity.cluster_id, node.counts)
     metrics = _metrics_port(settings, node, gate, addresses[node_id], data)
-    streams = PeerStreams(node)
+    streams = PeerStreams(node, proven=channels.encrypted)
     healths = health.aio.HealthServicer()
     of_health = generic_handlers(partial(health_pb2_grpc.add_HealthServicer_to_server, healths))
     handlers = (client_handlers(services, gate), streams.handlers(), *of_health)
 
-    listener = Listener(partial(_new_server, settings, handlers), addresses[node_id])
+    listener = Listener(
+        partial(_new_server, settings, handlers), _ports(settings, addresses[node_id], channels)
+    )
     announcer = announcer_of(node) if settings.discovery.zookeeper else None
     await node.start()
     # Not before: a client that connects to a port where nobody answers yet waits there in vain.
@@ -171,6 +177,48 @@ async def _serve(
     await node.stop()
     if failure:
         raise failure[0]
+
+
+def _channels(settings: Settings, cluster_id: str, node: NodeId) -> PeerChannels:
+    """The node's channels to others, with its certificate. Raises `InvalidOption`."""
+    files = settings.tls.files_of(node)
+    certificates = None
+    if files is not None:
+        certificates = Certificates(
+            files,
+            ("tls.ca_file", "tls.cert_file", "tls.key_file"),
+            lambda problem: log.error("new certificate refused", cause=problem),
+        )
+    return PeerChannels(cluster_id, certificates, settings.tls.peer_port_offset)
+
+
+def _ports(settings: Settings, address: str, channels: PeerChannels) -> list[Port]:
+    """Where the node listens: for all, and with TLS at another port for nodes. Raises
+    `InvalidOption`."""
+    certificates = channels.certificates
+    if certificates is None:
+        if settings.tls.client_certificates:
+            raise InvalidOption(
+                option="tls.client_certificates",
+                problem="is on, and the node has no TLS",
+                advice="Give tls.cert_file, tls.key_file and tls.ca_file as well.",
+            )
+        if not is_loopback(address.rpartition(":")[0]):
+            log.warning("serves without encryption", address=address)
+        return [Port(address, None)]
+    of_peers = channels.address(address)
+    if int(of_peers.rpartition(":")[2]) > PORT_MAX:
+        raise InvalidOption(
+            option="tls.peer_port_offset",
+            problem=f"leads from {address} to {of_peers}, and the last port is {PORT_MAX}",
+            advice="Give all nodes a lower one.",
+        )
+    of_clients = port_credentials(certificates, mutual=settings.tls.client_certificates)
+    of_nodes = port_credentials(certificates, mutual=True)
+    return [
+        Port(address, of_clients),
+        Port(of_peers, of_nodes, option="tls.peer_port_offset"),
+    ]
 
 
 def _new_server(settings: Settings, handlers: Sequence[grpc.GenericRpcHandler]) -> grpc.aio.Server:
@@ -246,7 +294,9 @@ async def _watch_leases(node: Node) -> None:
             del watches[group]
 
 
-def _on_loop_exception(context: dict[str, Any], fail: Callable[[BaseException], None]) -> None:
+def _on_loop_exception(
+    fail: Callable[[BaseException], None], _: asyncio.AbstractEventLoop, context: dict[str, Any]
+) -> None:
     """A callback of ours that raised left a replica half done: the process exits.
 
     What else comes here is a task that nobody awaited any more, such as a call whose client left.

@@ -53,7 +53,8 @@ from raftlog.server.refused import accepted
 from raftlog.server.workers import Workers
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
-from raftlog.transport.link import PeerLink
+from raftlog.transport.link import CHANNEL_OPTIONS, PeerLink
+from raftlog.transport.peer_channels import PeerChannels
 from raftlog.wire.batch import BatchHeader
 from raftlog.wire.calls import REPORT_PLACEMENT
 from raftlog.wire.codec import encode_command
@@ -83,16 +84,18 @@ class Node:
         compactor: Compactor,
         addresses: Mapping[NodeId, str],
         founders: Sequence[NodeId],
+        channels: PeerChannels,
         boot_id: str,
         fail: Callable[[BaseException], None],
     ) -> None:
-        """`addresses`: the nodes that it is started with. `founders` are those that the cluster
-        began with: another one waits until it is given a place."""
+        """`addresses`: nodes to start with; `channels` lead there. Who is no founder waits for a
+        place."""
         self.settings = settings
         self.identity = folder.identity
         self.node = NodeId(self.identity.node)
         self.founders = tuple(sorted(founders))
         """The nodes that the cluster began with."""
+        self.channels = channels
         self.boot_id = boot_id
         self._fail = fail
         self._loop = asyncio.get_running_loop()
@@ -122,9 +125,8 @@ class Node:
             read_positions=self._read_positions,
         )
         self._passed_over: deque[DamagePassedOver] = deque()
-        """What was met when files were opened, on any thread, and is still to be counted."""
-        chance = random.Random()
-        timing = settings.raft.timing()
+        """What was met when files were opened, on any thread; still to be counted."""
+        chance, timing = random.Random(), settings.raft.timing()
         self._store = GroupStore(
             folder=folder,
             voters=self.founders,
@@ -150,9 +152,11 @@ class Node:
             self._passed_over.append(event)
 
     def _link(self, peer: NodeId, address: str) -> PeerLink:
+        at = self._routes.get((self.node, peer)) or self.channels.address(address)
         return PeerLink(
             peer=peer,
-            address=self._routes.get((self.node, peer), address),
+            address=at,
+            open_channel=lambda: self.channels.to_node(peer, at, CHANNEL_OPTIONS),
             hello=PeerHello(
                 cluster_id=self.identity.cluster_id,
                 node=self.node,
@@ -459,7 +463,7 @@ class Node:
                 self.report_placement,
                 report,
                 others=self.other_addresses(),
-                cluster_id=self.identity.cluster_id,
+                channels=self.channels,
             )
         except RaftlogError as error:
             log.info("a placement is not reported yet", group=report.group, cause=error.cause)

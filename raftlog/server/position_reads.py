@@ -27,7 +27,7 @@ class PositionReads:
             self._services.open_kv,
             OpenKv(create=False),
             others=self._node.other_addresses(),
-            cluster_id=self._node.identity.cluster_id,
+            channels=self._node.channels,
         )
         found: list[KeyValue] = []
         for kv in opened.kvs:
@@ -53,7 +53,7 @@ class PositionReads:
             call,
             group=kv.group,
             others=self._node.other_addresses(),
-            cluster_id=self._node.identity.cluster_id,
+            channels=self._node.channels,
         )
         found += reply.keys
         return reply.more

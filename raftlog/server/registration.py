@@ -68,7 +68,7 @@ async def _register_once(
                 services.register_node,
                 call,
                 others=node.other_addresses(),
-                cluster_id=node.identity.cluster_id,
+                channels=node.channels,
             )
         except Unavailable as error:
             log.debug("registration waits", cause=error.cause)

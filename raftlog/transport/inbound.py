@@ -25,8 +25,10 @@ from raftlog.errors import (
     IdentityRefused,
     MalformedRequest,
     NodeRemoved,
+    PeerUnproven,
     RaftlogError,
 )
+from raftlog.tls import peer_name
 from raftlog.wire.calls import PEER_SERVICE
 from raftlog.wire.codec import (
     ERROR_METADATA_KEY,
@@ -103,8 +105,10 @@ class PeerStreams:
     Streams from any that is no node of the cluster are refused.
     """
 
-    def __init__(self, receiver: PeerReceiver) -> None:
+    def __init__(self, receiver: PeerReceiver, *, proven: bool) -> None:
+        """`proven`: a peer's certificate must say which node of which cluster it is."""
         self._receiver = receiver
+        self._proven = proven
         self._open: Counter[NodeId] = Counter()
         """Streams per peer. A peer that reconnects has two until the lost one is noticed."""
         self._newest: dict[NodeId, _Process] = {}
@@ -119,6 +123,8 @@ class PeerStreams:
     async def _stream(self, frames: AsyncIterator[bytes], context: Context) -> None:
         try:
             hello = decode_hello(await _first(frames))
+            if self._proven:
+                self._check_certificate(hello, context)
             self._check(hello)
         except RaftlogError as error:
             log.warning("peer refused", cause=_brief(error.cause), peer=context.peer())
@@ -163,6 +169,12 @@ class PeerStreams:
                 boot_ids=[hello.boot_id, newest.hello.boot_id],
                 advice="One of the two runs on a copy of the other's folder: stop the copy.",
             )
+
+    def _check_certificate(self, hello: PeerHello, context: Context) -> None:
+        shown = [name.decode() for name in context.auth_context().get("peer_dns", ())]
+        wanted = peer_name(self._receiver.cluster_id(), hello.node)
+        if wanted not in shown:
+            raise PeerUnproven(node=hello.node, wanted=wanted, shown=", ".join(shown))
 
     def _check(self, hello: PeerHello) -> None:
         folder = f"of node {hello.node} at {hello.address}"

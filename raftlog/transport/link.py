@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TypeAlias
 
 import grpc
@@ -63,6 +64,10 @@ _REFUSED_WAIT_S = 2.0
 """The wait after a refusal. The peer refuses again until somebody mends a folder or an address. No
 setting: nobody waits for this but the one who mends it."""
 
+_READY_WAIT_S = 10.0
+"""For so long grpc tries to reach the peer; then it is asked why it does not, and a new channel
+shows the certificate that this node has then. No setting: nothing waits for it."""
+
 _LOST = frozenset(
     (
         grpc.StatusCode.UNAVAILABLE,
@@ -80,6 +85,7 @@ log = structlog.get_logger(__name__)
 class PeerLink:
     """Sends messages to `peer` and reconnects for as long as it runs. For one event loop only.
 
+    `open_channel` opens a channel to `address`, with the certificate that this node has then.
     `on_refused` gets every typed error with which the peer refuses this node.
     """
 
@@ -88,6 +94,7 @@ class PeerLink:
         *,
         peer: NodeId,
         address: str,
+        open_channel: Callable[[], grpc.aio.Channel],
         hello: PeerHello,
         outbox_bytes_max: int,
         reconnect_wait_s: float,
@@ -101,6 +108,7 @@ class PeerLink:
         self.connected = False
         self.dropped_messages = 0
         """Messages dropped since this stream opened, because its outbox was full."""
+        self._open_channel = open_channel
         self._hello = hello
         self._outbox = Outbox(outbox_bytes_max)
         self._outbox_bytes_max = outbox_bytes_max
@@ -139,28 +147,37 @@ class PeerLink:
 
     async def run(self) -> None:
         """Keep a stream to the peer until cancelled."""
-        async with grpc.aio.insecure_channel(self.address, options=CHANNEL_OPTIONS) as channel:
-            while True:
-                await channel.channel_ready()
-                wait_s = self._reconnect_wait_s
-                try:
-                    await self._stream(channel)
-                except grpc.aio.AioRpcError as error:
-                    if self._is_refusal(error.code()):
-                        wait_s = max(wait_s, _REFUSED_WAIT_S)
-                        self._refused(error)
-                    else:
-                        self._log_end(error)
-                except MalformedRequest as error:
-                    wait_s = max(wait_s, _REFUSED_WAIT_S)
-                    self._is_none(error)
-                finally:
-                    was_connected = self.connected
-                    self.connected = False
-                    self._outbox.clear()
-                if was_connected:
-                    self._on_lost(self.peer)
-                await asyncio.sleep(wait_s)
+        while True:
+            async with self._open_channel() as channel:
+                wait_s = await self._try(channel)
+            await asyncio.sleep(wait_s)
+
+    async def _try(self, channel: grpc.aio.Channel) -> float:
+        """Keep a stream for as long as it lasts. Returns how long to wait for the next."""
+        wait_s = self._reconnect_wait_s
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_READY_WAIT_S):
+                    await channel.channel_ready()
+            await self._stream(channel)
+        except grpc.aio.AioRpcError as error:
+            if self._is_refusal(error.code()):
+                wait_s = max(wait_s, _REFUSED_WAIT_S)
+                self._refused(error)
+            elif self.connected:
+                self._log_end(error)
+            else:
+                self._log_once(error)
+        except MalformedRequest as error:
+            wait_s = max(wait_s, _REFUSED_WAIT_S)
+            self._is_none(error)
+        finally:
+            was_connected = self.connected
+            self.connected = False
+            self._outbox.clear()
+        if was_connected:
+            self._on_lost(self.peer)
+        return wait_s
 
     def _is_refusal(self, status: grpc.StatusCode) -> bool:
         """Is that what a peer that does not take us says, or a service that is no node?"""
@@ -169,10 +186,8 @@ class PeerLink:
         return status not in _LOST
 
     def _refused(self, error: grpc.aio.AioRpcError) -> None:
-        """Log that the peer refuses us, or is not the node we mean: once, not at every try."""
-        if self._refusal != error.details():
-            self._refusal = error.details() or ""
-            self._log_end(error)
+        """Log that the peer refuses us, or is not the node we mean."""
+        self._log_once(error)
         for key, value in error.trailing_metadata() or ():
             if key == ERROR_METADATA_KEY and isinstance(value, bytes):
                 try:
@@ -192,6 +207,12 @@ class PeerLink:
                 address=self.address,
                 cause=error.cause,
             )
+
+    def _log_once(self, error: grpc.aio.AioRpcError) -> None:
+        """Log why there is no stream: once, not at every try."""
+        if self._refusal != error.details():
+            self._refusal = error.details() or ""
+            self._log_end(error)
 
     def _log_end(self, error: grpc.aio.AioRpcError) -> None:
         log.info(

@@ -23,6 +23,7 @@ from raftlog.server.services import Services
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.posix import PosixFileSystem
 from raftlog.transport.inbound import PeerStreams
+from raftlog.transport.peer_channels import PeerChannels
 
 
 async def observe(
@@ -54,13 +55,14 @@ async def _start(
         compactor=Compactor(data, settings.storage.compaction_share_max),
         addresses=addresses,
         founders=(),
+        channels=PeerChannels(cluster_id, None, settings.tls.peer_port_offset),
         boot_id=uuid.uuid4().hex,
         fail=_fail,
     )
     services = Services(node)
     server = grpc.aio.server()
-    gate = CallGate(settings.server, node.identity.cluster_id)
-    handlers = (client_handlers(services, gate), PeerStreams(node).handlers())
+    gate = CallGate(settings.server, node.identity.cluster_id, node.counts)
+    handlers = (client_handlers(services, gate), PeerStreams(node, proven=False).handlers())
     server.add_generic_rpc_handlers(handlers)
     server.add_insecure_port(addresses[node_id])
     await node.start()

@@ -386,7 +386,7 @@ def test_serve_refuses_to_listen_off_loopback_unless_told(command: Command, tmp_
     cluster = cluster_folder.new_cluster(tmp_path / "c", addresses={1: "192.0.2.7:7401"})
     cluster_folder.record(cluster)
     finished = command("serve", "--node", 1, "--data", cluster.folder)
-    refused(finished, ExitCode.USAGE, "--without-tls", "192.0.2.7")
+    refused(finished, ExitCode.USAGE, "--insecure", "192.0.2.7")
 
 
 def test_down_with_nothing_running_succeeds(command: Command, tmp_path: Path) -> None:

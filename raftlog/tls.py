@@ -1,0 +1,197 @@
+"""Encrypted connections: certificates that are read again when their files change, and channels.
+
+Who connects to a node checks that the node's certificate names the host. Between nodes both sides
+show a certificate, at a port of their own, and it names the very node: `peer_name`. So a node
+cannot speak as another one, and another cluster's cannot speak at all, whoever signed for both.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+import grpc
+import grpc.aio
+
+from raftlog.config_tls import PemFiles
+from raftlog.errors import InvalidOption
+
+_LOOK_AGAIN_S = 1.0
+"""Files are looked at again after so long. No setting: a certificate is replaced days before the
+former one ends."""
+
+ChannelOptions: TypeAlias = Sequence[tuple[str, int | str]]
+
+
+def peer_name(cluster_id: str, node: int) -> str:
+    """The DNS name that a node's certificate has for the other nodes."""
+    return f"node-{node}.{cluster_id}.raftlog.internal"
+
+
+class Pem(NamedTuple):
+    """What files held at a time. The text is never shown: one of the three is a private key."""
+
+    ca: bytes
+    cert: bytes
+    key: bytes
+
+    def __repr__(self) -> str:
+        return "Pem(...)"
+
+
+class Certificates:
+    """The content of PEM files as it is now. Thread-safe, and without a lock that a forked child
+    would find held: at worst two threads read the files at once.
+
+    Files that cannot be read or do not belong together leave what was read before in force: who
+    replaces a certificate and its key does so one after the other.
+    """
+
+    def __init__(
+        self,
+        files: PemFiles,
+        options: tuple[str, str, str],
+        on_problem: Callable[[str], None] = lambda problem: None,
+    ) -> None:
+        """Reads the files. `options` name those for CA, certificate and key; `on_problem` is told
+        what is wrong with later ones. Raises `InvalidOption`."""
+        self._files = files
+        self._on_problem = on_problem
+        self._stamp = _stamp(files)
+        self._looked_at_s = time.monotonic()
+        try:
+            self._pem = _read(files)
+        except _Unusable as error:
+            raise InvalidOption(
+                option=options[error.which],
+                problem=f"cannot be used: {error}",
+                advice="Give PEM files that belong together and that this process may read "
+                "(`raftlog certs` makes some).",
+            ) from None
+
+    def current(self) -> Pem:
+        """What the files hold, or held when they could last be used. The same object as long as
+        that does not change."""
+        now_s = time.monotonic()
+        if now_s >= self._looked_at_s + _LOOK_AGAIN_S:
+            self._looked_at_s = now_s
+            self._look()
+        return self._pem
+
+    def _look(self) -> None:
+        stamp = _stamp(self._files)
+        if stamp == self._stamp:
+            return
+        try:
+            pem = _read(self._files)
+        except _Unusable as error:
+            self._on_problem(str(error))
+        else:
+            if _stamp(self._files) != stamp:
+                return  # they are being replaced just now
+            self._pem = pem
+        self._stamp = stamp
+
+
+class _Unusable(Exception):
+    """`which` of the files is to blame: 0 the CA's, 1 the certificate, 2 its key."""
+
+    def __init__(self, which: int, text: str) -> None:
+        super().__init__(text)
+        self.which = which
+
+
+def _stamp(files: PemFiles) -> tuple[tuple[int, int, int] | None, ...]:
+    found: list[tuple[int, int, int] | None] = []
+    for path in filter(None, files):
+        try:
+            status = os.stat(path)
+        except OSError:
+            found.append(None)
+        else:
+            found.append((status.st_mtime_ns, status.st_size, status.st_ino))
+    return tuple(found)
+
+
+def _read(files: PemFiles) -> Pem:
+    texts: list[bytes] = []
+    for which, path in enumerate(files):
+        try:
+            with open(path, "rb") if path else open(os.devnull, "rb") as file:
+                texts.append(file.read())
+        except OSError as error:
+            raise _Unusable(which, f"{path}: {error.strerror}") from None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_verify_locations(cadata=texts[0].decode("ascii"))
+    except (ssl.SSLError, UnicodeDecodeError):
+        raise _Unusable(0, f"{files.ca} holds no certificate") from None
+    if files.cert:
+        try:
+            context.load_cert_chain(files.cert, files.key, password=_no_password)
+        except (OSError, ssl.SSLError, ValueError):
+            problem = f"{files.cert} and {files.key} are no certificate with its private key"
+            raise _Unusable(1, problem) from None
+    return Pem(*texts)
+
+
+def _no_password() -> str:
+    """OpenSSL would ask at the terminal."""
+    raise ValueError("the key has a password")
+
+
+# ---------------------------------------------------------------- a node's ports
+
+
+def port_credentials(certificates: Certificates, *, mutual: bool) -> grpc.ServerCredentials:
+    """For a port of a server. `mutual`: who connects must show a certificate too. Connections that
+    are open stay as they are when a certificate is replaced."""
+    shown = certificates.current()
+
+    def now() -> grpc.ServerCertificateConfiguration | None:
+        """None: as before."""
+        nonlocal shown
+        pem = certificates.current()
+        if pem is shown:
+            return None
+        shown = pem
+        return _configuration(pem, mutual)
+
+    return grpc.dynamic_ssl_server_credentials(
+        _configuration(shown, mutual),
+        now,  # type: ignore[arg-type]  # its stub knows nothing of None
+        require_client_authentication=mutual,
+    )
+
+
+def _configuration(pem: Pem, mutual: bool) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration(
+        [(pem.key, pem.cert)], root_certificates=pem.ca if mutual else None
+    )
+
+
+# ---------------------------------------------------------------- channels
+
+
+def open_channel(address: str, pem: Pem | None, options: ChannelOptions) -> grpc.Channel:
+    """A channel to a node; without `pem` it is not encrypted."""
+    if pem is None:
+        return grpc.insecure_channel(address, options=options)
+    return grpc.secure_channel(address, _channel_credentials(pem), options=options)
+
+
+def open_aio_channel(
+    address: str, pem: Pem | None, options: ChannelOptions, *, name: str = ""
+) -> grpc.aio.Channel:
+    """The same for an event loop. `name`: what the certificate must name in place of the host."""
+    if pem is None:
+        return grpc.aio.insecure_channel(address, options=options)
+    named = [("grpc.ssl_target_name_override", name)] if name else []
+    return grpc.aio.secure_channel(address, _channel_credentials(pem), options=[*options, *named])
+
+
+def _channel_credentials(pem: Pem) -> grpc.ChannelCredentials:
+    return grpc.ssl_channel_credentials(pem.ca, pem.key or None, pem.cert or None)

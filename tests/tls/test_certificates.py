@@ -1,0 +1,180 @@
+"""Certificates in files: made, read, read again when changed, and kept while new ones are bad."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from raftlog import tls
+from raftlog.certificates import make_certificates
+from raftlog.config import load
+from raftlog.config_tls import PemFiles
+from raftlog.errors import InvalidOption
+from raftlog.tls import Certificates, Pem, peer_name
+
+OPTIONS = ("the ca", "the cert", "the key")
+
+
+def made(folder: Path, cluster_id: str = "c") -> PemFiles:
+    hosts = {1: "127.0.0.1", 2: "node2.example.com", 3: "[::1]"}
+    make_certificates(folder, cluster_id=cluster_id, hosts=hosts, days=5)
+    return files_of(folder, "node-1")
+
+
+def files_of(folder: Path, stem: str) -> PemFiles:
+    return PemFiles(
+        str(folder / "ca.pem"), str(folder / f"{stem}.pem"), str(folder / f"{stem}.key")
+    )
+
+
+def names(folder: Path, stem: str) -> list[str]:
+    certificate = x509.load_pem_x509_certificate((folder / f"{stem}.pem").read_bytes())
+    found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return [str(each.value) for each in found]
+
+
+def test_a_node_s_certificate_names_the_node_the_cluster_and_its_hosts(tmp_path: Path) -> None:
+    made(tmp_path)
+    assert names(tmp_path, "node-1") == [peer_name("c", 1), "127.0.0.1", "localhost"]
+    assert names(tmp_path, "node-2") == [peer_name("c", 2), "node2.example.com"]
+    assert names(tmp_path, "node-3") == [peer_name("c", 3), "::1", "localhost", "127.0.0.1"]
+
+
+def test_only_their_owner_can_read_what_was_made(tmp_path: Path) -> None:
+    folder = tmp_path / "tls"
+    made(folder)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(each.stat().st_mode) for each in folder.iterdir()} == {0o600}
+    assert {each.suffix for each in folder.iterdir()} == {".pem", ".key"}, "no drafts are left"
+
+
+def test_the_authority_stays_and_what_it_signs_is_new(tmp_path: Path) -> None:
+    made(tmp_path)
+    before = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
+    made(tmp_path)
+    same = {name for name, text in before.items() if (tmp_path / name).read_bytes() == text}
+    assert same == {"ca.pem", "ca.key"}
+
+
+@pytest.mark.parametrize("lost", ["ca.pem", "ca.key"])
+def test_half_an_authority_is_not_replaced(tmp_path: Path, lost: str) -> None:
+    made(tmp_path)
+    (tmp_path / lost).unlink()
+    with pytest.raises(InvalidOption, match=r"Bring ca\.pem and ca\.key back"):
+        made(tmp_path)
+    assert not (tmp_path / lost).exists()
+
+
+@pytest.fixture
+def passing(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Lets the time pass after which files are looked at again."""
+    now_s = [0.0]
+    monkeypatch.setattr(tls.time, "monotonic", lambda: now_s[0])
+
+    def passes() -> None:
+        now_s[0] += 1.0
+
+    return passes
+
+
+def test_files_are_read_again_when_they_changed(
+    tmp_path: Path, passing: Callable[[], None]
+) -> None:
+    certificates = Certificates(made(tmp_path), OPTIONS)
+    first = certificates.current()
+    passing()
+    assert certificates.current() is first
+    made(tmp_path)
+    assert certificates.current() is first, "it does not look at every call"
+    passing()
+    second = certificates.current()
+    assert second.cert != first.cert
+    assert second.cert == (tmp_path / "node-1.pem").read_bytes()
+
+
+@pytest.mark.parametrize("bad", ["node-1.key", "node-1.pem", "ca.pem"])
+@pytest.mark.parametrize("content", [b"nothing", None, b"-----BEGIN CERTIFICATE-----\nAA\n"])
+def test_later_files_that_cannot_be_used_change_nothing_and_are_told_once(
+    tmp_path: Path, passing: Callable[[], None], bad: str, content: bytes | None
+) -> None:
+    problems: list[str] = []
+    certificates = Certificates(made(tmp_path), OPTIONS, problems.append)
+    first = certificates.current()
+    whole = (tmp_path / bad).read_bytes()
+    (tmp_path / bad).unlink()
+    if content is not None:
+        (tmp_path / bad).write_bytes(content)
+    for _ in range(3):
+        passing()
+        assert certificates.current() is first
+    (problem,) = problems
+    assert str(tmp_path / bad) in problem
+    (tmp_path / bad).write_bytes(whole)
+    passing()
+    assert certificates.current() == first
+    assert len(problems) == 1
+
+
+def test_a_certificate_is_not_used_with_the_former_key(
+    tmp_path: Path, passing: Callable[[], None]
+) -> None:
+    """Who replaces the two does so one after the other."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    files = made(old)
+    made(new)
+    certificates = Certificates(files, OPTIONS)
+    first = certificates.current()
+    (new / "node-1.pem").replace(old / "node-1.pem")
+    passing()
+    assert certificates.current() is first
+    (new / "node-1.key").replace(old / "node-1.key")
+    passing()
+    assert certificates.current().key == (old / "node-1.key").read_bytes() != first.key
+
+
+@pytest.mark.parametrize(
+    ("lost", "option"),
+    [("ca.pem", "the ca"), ("node-1.pem", "the cert"), ("node-1.key", "the key")],
+)
+def test_a_file_that_is_not_there_is_named_with_its_option(
+    tmp_path: Path, lost: str, option: str
+) -> None:
+    files = made(tmp_path)
+    (tmp_path / lost).unlink()
+    with pytest.raises(InvalidOption) as caught:
+        Certificates(files, OPTIONS)
+    assert caught.value.option == option
+    assert f"{lost}: No such file or directory" in caught.value.cause
+
+
+def test_a_private_key_is_never_shown() -> None:
+    assert "secret" not in f"{Pem(b'ca', b'cert', b'secret')!r}"
+
+
+@pytest.mark.parametrize(
+    ("flags", "option"),
+    [
+        (["tls.cert_file=a"], "tls.cert_file"),
+        (["tls.cert_file=a", "tls.key_file=b"], "tls.cert_file"),
+        (["tls.ca_file=a"], "tls.ca_file"),
+        (["client.tls_cert_file=a"], "client.tls_cert_file"),
+        (["client.tls_key_file=a"], "client.tls_key_file"),
+        (["client.tls_cert_file=a", "client.tls_key_file=b"], "client.tls_cert_file"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(flags: list[str], option: str) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        load(flags=flags)
+    assert caught.value.option == option
+
+
+def test_one_file_of_settings_serves_all_nodes() -> None:
+    settings = load(
+        flags=["tls.cert_file=/a/node-{node}.pem", "tls.key_file=/a/{node}.key", "tls.ca_file=/ca"]
+    )
+    assert settings.tls.files_of(7) == PemFiles("/ca", "/a/node-7.pem", "/a/7.key")
+    assert load().tls.files_of(7) is None
