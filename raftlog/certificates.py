@@ -67,6 +67,11 @@ def make_certificates(
     return made
 
 
+def ends_at(pem: bytes) -> datetime.datetime:
+    """When the certificate ends that comes first in the text."""
+    return x509.load_pem_x509_certificate(pem).not_valid_after_utc
+
+
 def _authority(folder: Path, cluster_id: str) -> _Authority:
     cert_file, key_file = folder / "ca.pem", folder / "ca.key"
     if cert_file.exists() or key_file.exists():

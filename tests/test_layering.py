@@ -188,6 +188,7 @@ PACKAGES = {
     ),
     "raftlog.server": Package(
         ours=(
+            "raftlog.certificates",
             "raftlog.config",
             "raftlog.config_hosts",
             "raftlog.config_metrics",

@@ -77,6 +77,7 @@ def families() -> list[Metric]:
         disk_bytes=0,
         calls_in_flight=0,
         rules=1,
+        certificate_ends_s=0,
     )
     counts.registry.register(StateCollector(lambda: state, 0))
     return list(counts.registry.collect())

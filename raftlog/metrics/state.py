@@ -47,6 +47,8 @@ class NodeState:
     disk_bytes: int
     calls_in_flight: int
     rules: int
+    certificate_ends_s: float | None
+    """When the certificate that it shows ends, seconds since 1970; None: it has no TLS."""
 
 
 class _Shown(NamedTuple):
@@ -189,6 +191,12 @@ def _of_node(state: NodeState) -> Iterator[Metric]:
         ("rules", "The version of the rules that the cluster permits.", state.rules),
     ):
         yield GaugeMetricFamily(f"raftlog_node_{name}", told, value=float(value))
+    if state.certificate_ends_s is not None:
+        yield GaugeMetricFamily(
+            "raftlog_node_certificate_ends_timestamp_seconds",
+            "When the node's certificate ends, seconds since 1970. Only with TLS.",
+            value=state.certificate_ends_s,
+        )
 
 
 _OF_PEERS: tuple[tuple[str, str, Callable[[PeerState], float]], ...] = (

@@ -7,6 +7,7 @@ import os
 from importlib.metadata import version
 from pathlib import Path
 
+from raftlog.certificates import ends_at
 from raftlog.metrics.state import NodeState, PeerState
 from raftlog.server.node import Node
 from raftlog.server.rpc import CallGate
@@ -60,7 +61,12 @@ class Scrapes:
             disk_bytes=disk.f_blocks * disk.f_frsize,
             calls_in_flight=self._gate.in_flight,
             rules=multiraft.replicas.controller.rules,
+            certificate_ends_s=self._certificate_ends_s(),
         )
+
+    def _certificate_ends_s(self) -> float | None:
+        certificates = self._node.channels.certificates
+        return None if certificates is None else ends_at(certificates.current().cert).timestamp()
 
     async def _groups(self) -> list[GroupView]:
         replicas = self._node.multiraft.replicas

@@ -24,7 +24,8 @@ from tests.metrics.test_documents import RULES, alerts
 
 WAIT_S = 60.0
 OFFSET = 3
-"""From a node's own port to the one where it is scraped: three nodes have six neighbouring ones."""
+"""From a node's own port to the one where it is scraped, and as much again to that for nodes:
+three nodes have nine neighbouring ones."""
 ALERT_CASES = Path(__file__).parents[1] / "metrics" / "alerts.yml"
 
 
@@ -99,9 +100,11 @@ def prometheus(folder: Path, targets: list[str], ca_file: Path, token: str) -> I
         process.wait(WAIT_S)
 
 
-def _cluster(folder: Path, settings: list[str], nodes: int = OFFSET) -> ProcessCluster:
+def _cluster(
+    folder: Path, settings: list[str], nodes: int = OFFSET, *, tls: bool = False
+) -> ProcessCluster:
     return ProcessCluster.start(
-        folder / "data", nodes=nodes, settings=settings, port=free_ports(2 * OFFSET)
+        folder / "data", nodes=nodes, settings=settings, port=free_ports(3 * OFFSET), tls=tls
     )
 
 
@@ -111,12 +114,13 @@ def test_prometheus_scrapes_nodes_over_tls_and_alerts_of_one_that_is_killed(
     cert, key = certificate_files(tmp_path)
     monkeypatch.setenv("METRICS_TOKEN", "s3cret-canary")
     settings = [
+        f"tls.peer_port_offset={2 * OFFSET}",
         f"metrics.listen=127.0.0.1:+{OFFSET}",
         f"metrics.cert_file={cert}",
         f"metrics.key_file={key}",
         "metrics.token=env:METRICS_TOKEN",
     ]
-    with _cluster(tmp_path, settings) as cluster:
+    with _cluster(tmp_path, settings, tls=True) as cluster:
         ports = [int(each.rpartition(":")[2]) + OFFSET for each in cluster.servers.split(",")]
         targets = [f"127.0.0.1:{port}" for port in ports]
         with cluster.client() as client:
@@ -133,6 +137,9 @@ def test_prometheus_scrapes_nodes_over_tls_and_alerts_of_one_that_is_killed(
             leads = server.query('raftlog_group_leads{topic="t"}')
             assert sorted(leads.values()) == [0, 0, 1]
             (leader,) = (target for target, value in leads.items() if value)
+            ends = server.query("raftlog_node_certificate_ends_timestamp_seconds - time()")
+            assert len(ends) == 3
+            assert min(ends.values()) > 360 * 86_400
             appends = 'sum(raftlog_calls_total{call="Append",outcome="ok"})'
             assert server.query(appends) == {"": 50}
             assert min(server.query("raftlog_disk_write_seconds_count").values()) > 0

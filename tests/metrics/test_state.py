@@ -24,6 +24,7 @@ STATE = NodeState(
     disk_bytes=100,
     calls_in_flight=6,
     rules=13,
+    certificate_ends_s=1.8e9,
 )
 
 
@@ -46,6 +47,9 @@ def test_a_node_shows_its_disk_its_peers_and_itself() -> None:
     assert found("raftlog_node_disk_free_bytes") == 25
     assert found("raftlog_node_replicas_quarantined") == 2
     assert found("raftlog_node_calls_in_flight") == 6
+    ends = "raftlog_node_certificate_ends_timestamp_seconds"
+    assert found(ends) == 1.8e9
+    assert shown(replace(STATE, certificate_ends_s=None)).get_sample_value(ends) is None
     assert [found("raftlog_peer_connected", {"peer": peer}) for peer in "23"] == [1, 0]
     assert [found("raftlog_peer_queued_bytes", {"peer": peer}) for peer in "23"] == [9, 0]
     assert [found("raftlog_peer_dropped_messages", {"peer": peer}) for peer in "23"] == [0, 4]
