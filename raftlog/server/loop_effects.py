@@ -54,7 +54,6 @@ from raftlog.storage.write import LogWrite
 T = TypeVar("T")
 
 _OF_STATES = {
-    Trust.TRUSTED: "the replica's state is what a majority has",
     Trust.DIVERGED: "the replica's state differs from the majority's: it neither leads nor "
     "serves reads; restart this node, which replays the log",
     Trust.DISPUTED: "the replicas' states differ and none has a majority: new records are "
@@ -62,7 +61,6 @@ _OF_STATES = {
 }
 
 _OF_HISTORIES = {
-    Trust.TRUSTED: "the replica's history is what a majority has",
     Trust.DIVERGED: "the replica's history differs from the majority's: it neither leads nor "
     "serves reads",
     Trust.DISPUTED: "the replicas' histories differ and none has a majority: these records are not "
@@ -216,13 +214,22 @@ class LoopEffects:
 
 
 def _tell_compared(event: StateCompared | HistoryCompared) -> None:
-    topic = label_of(event.info)
-    tell = log.info if event.trust is Trust.TRUSTED else log.error
+    group, topic = event.group, label_of(event.info)
     match event:
+        case StateCompared(trust=Trust.TRUSTED):
+            log.info("the replica's state is what a majority has", group=group, topic=topic)
         case StateCompared(trust=trust):
-            tell(_OF_STATES[trust], group=event.group, topic=topic)
+            log.error(_OF_STATES[trust], group=group, topic=topic)
+        case HistoryCompared(trust=Trust.TRUSTED, start=start, end=end):
+            log.info(
+                "the replica's history is what a majority has",
+                group=group,
+                topic=topic,
+                start=start,
+                end=end,
+            )
         case HistoryCompared(trust=trust, start=start, end=end):
-            tell(_OF_HISTORIES[trust], group=event.group, topic=topic, start=start, end=end)
+            log.error(_OF_HISTORIES[trust], group=group, topic=topic, start=start, end=end)
         case _:
             assert_never(event)
 
