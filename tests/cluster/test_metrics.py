@@ -10,6 +10,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from raftlog.chaos.cluster import ProcessCluster, free_ports, wait_for
+from raftlog.client.log_client import LogClient
+from raftlog.errors import TopicNotFound
 from tests.metrics.certificates import certificate_files
 from tests.metrics.test_documents import RULES, alerts
 
@@ -26,6 +29,7 @@ WAIT_S = 60.0
 OFFSET = 3
 """From a node's own port to the one where it is scraped, and as much again to that for nodes:
 three nodes have nine neighbouring ones."""
+DASHBOARD = RULES.with_name("grafana-dashboard.json")
 ALERT_CASES = Path(__file__).parents[1] / "metrics" / "alerts.yml"
 
 
@@ -54,6 +58,11 @@ class Prometheus:
         """The values now, by instance."""
         found = self._get("query?" + urllib.parse.urlencode({"query": expression}))["result"]
         return {each["metric"].get("instance", ""): float(each["value"][1]) for each in found}
+
+    def has_data(self, expression: str) -> bool:
+        """Whether it gives any value that is a number now."""
+        found = self._get("query?" + urllib.parse.urlencode({"query": expression}))["result"]
+        return any(each["value"][1] != "NaN" for each in found)
 
     def firing(self) -> set[str]:
         """The names of the alerts that fire now."""
@@ -100,6 +109,16 @@ def prometheus(folder: Path, targets: list[str], ca_file: Path, token: str) -> I
         process.wait(WAIT_S)
 
 
+def panel_queries() -> list[str]:
+    """Those of the dashboard, as Grafana sends them for this server's job."""
+    panels = json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]
+    return [
+        target["expr"].replace("$job", "raftlog").replace("$__rate_interval", "1m")
+        for panel in panels
+        for target in panel["targets"]
+    ]
+
+
 def _cluster(
     folder: Path, settings: list[str], nodes: int = OFFSET, *, tls: bool = False
 ) -> ProcessCluster:
@@ -111,7 +130,7 @@ def _cluster(
 def test_prometheus_scrapes_nodes_over_tls_and_alerts_of_one_that_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cert, key = certificate_files(tmp_path)
+    ca, cert, key = certificate_files(tmp_path)
     monkeypatch.setenv("METRICS_TOKEN", "s3cret-canary")
     settings = [
         f"tls.peer_port_offset={2 * OFFSET}",
@@ -127,7 +146,7 @@ def test_prometheus_scrapes_nodes_over_tls_and_alerts_of_one_that_is_killed(
             client.create_topic("t", "id bigint")
             for number in range(50):
                 client.append("t", [{"id": number}])
-        with prometheus(tmp_path, targets, cert, "s3cret-canary") as server:
+        with prometheus(tmp_path, targets, ca, "s3cret-canary") as server:
 
             def marks_are_there() -> bool:
                 marks = server.query('raftlog_group_high_water_mark{topic="t"}')
@@ -143,6 +162,10 @@ def test_prometheus_scrapes_nodes_over_tls_and_alerts_of_one_that_is_killed(
             appends = 'sum(raftlog_calls_total{call="Append",outcome="ok"})'
             assert server.query(appends) == {"": 50}
             assert min(server.query("raftlog_disk_write_seconds_count").values()) > 0
+            with cluster.client() as client:
+                for query in panel_queries():
+                    shows = partial(_shows, server, client, query)
+                    wait_for(shows, f"data of {query}", WAIT_S)
             assert "RaftlogNodeDown" not in server.firing()
             cluster.kill(1 + targets.index(leader))
             wait_for(lambda: "RaftlogNodeDown" in server.firing(), "the alert", WAIT_S)
@@ -150,6 +173,15 @@ def test_prometheus_scrapes_nodes_over_tls_and_alerts_of_one_that_is_killed(
             wait_for(lambda: "RaftlogNodeDown" not in server.firing(), "no alert", WAIT_S)
         for said in (*cluster.logs.values(), tmp_path / "prometheus.log"):
             assert "canary" not in said.read_text(encoding="utf-8")
+
+
+def _shows(server: Prometheus, client: LogClient, query: str) -> bool:
+    """Whether the query has data while the cluster is busy, also with calls that are refused."""
+    client.append("t", [{"id": 1}])
+    assert len(list(client.read("t"))) > 0
+    with pytest.raises(TopicNotFound):
+        client.describe_topic("u")
+    return server.has_data(query)
 
 
 def _answers(server: Prometheus) -> bool:
@@ -187,7 +219,7 @@ def test_a_scrape_of_many_topics_is_bounded_and_delays_nobody(tmp_path: Path) ->
 
 
 def test_who_scrapes_without_the_token_or_in_plain_text_gets_nothing(tmp_path: Path) -> None:
-    cert, key = certificate_files(tmp_path)
+    ca, cert, key = certificate_files(tmp_path)
     (tmp_path / "token").write_text("s3cret-canary")
     settings = [
         f"metrics.listen=127.0.0.1:+{OFFSET}",
@@ -197,7 +229,7 @@ def test_who_scrapes_without_the_token_or_in_plain_text_gets_nothing(tmp_path: P
     ]
     with _cluster(tmp_path, settings, nodes=1) as cluster:
         port = int(cluster.servers.rpartition(":")[2]) + OFFSET
-        trusting = ssl.create_default_context(cafile=str(cert))
+        trusting = ssl.create_default_context(cafile=str(ca))
         with pytest.raises(urllib.error.HTTPError, match="401"):
             urllib.request.urlopen(
                 f"https://127.0.0.1:{port}/metrics", timeout=WAIT_S, context=trusting

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -43,3 +44,17 @@ def test_an_alert_uses_metrics_that_there_are_and_leads_to_what_to_do(rule: dict
     assert rule["labels"]["severity"] in ("page", "ticket")
     path, _, anchor = rule["annotations"]["runbook"].partition("#")
     assert anchor in anchors(ROOT / path)
+
+
+def test_the_dashboard_shows_metrics_that_there_are() -> None:
+    dashboard = json.loads((ROOT / "conf" / "grafana-dashboard.json").read_text(encoding="utf-8"))
+    panels = dashboard["panels"]
+    assert [panel["id"] for panel in panels] == list(range(1, len(panels) + 1))
+    assert len({panel["title"] for panel in panels}) == len(panels)
+    used = {
+        name
+        for panel in panels
+        for target in panel["targets"]
+        for name in re.findall(r"\braftlog_\w+", target["expr"])
+    }
+    assert used <= series()

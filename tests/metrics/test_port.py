@@ -95,9 +95,9 @@ def test_with_a_token_only_who_presents_it_gets_metrics(
 
 
 def test_over_tls_plain_text_gets_no_answer(tmp_path: Path) -> None:
-    cert, key = certificate_files(tmp_path)
+    ca, cert, key = certificate_files(tmp_path)
     settings = MetricsSettings(cert_file=str(cert), key_file=str(key))
-    trusting = ssl.create_default_context(cafile=str(cert))
+    trusting = ssl.create_default_context(cafile=str(ca))
     assert metrics_port._tls(settings).minimum_version == ssl.TLSVersion.TLSv1_2
     with answering(settings) as listen:
         assert asked(listen, tls=trusting)[0] == 200
@@ -140,7 +140,7 @@ def test_a_port_in_use_and_files_that_are_no_certificate_are_named(tmp_path: Pat
         with pytest.raises(AddressInUse, match=listen.address) as caught:
             MetricsPort(MetricsSettings(), listen, registry())
         assert "metrics.listen" in caught.value.remedy
-    cert, key = certificate_files(tmp_path)
+    _, cert, key = certificate_files(tmp_path)
     other = tmp_path / "none.pem"
     other.write_text("no PEM")
     for cert_file, key_file in ((cert, other), (other, key), (tmp_path / "absent", key)):
