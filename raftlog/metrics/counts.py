@@ -22,6 +22,9 @@ OK = "ok"
 CANCELLED = "cancelled"
 """The outcome of a call whose client left."""
 
+BEGUN, WON = "begun", "won"
+"""How far an election came."""
+
 _CALL_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _DISK_BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1, 5)
 
@@ -68,6 +71,19 @@ class Counts:
             buckets=_DISK_BUCKETS_S,
             registry=self.registry,
         )
+
+        self._elections = Counter(
+            "raftlog_elections",
+            "Elections of this node's replicas, by how far they came: begun or won.",
+            ["outcome"],
+            registry=self.registry,
+        )
+        for outcome in (BEGUN, WON):
+            self._elections.labels(outcome)  # there from the start, so that a first one is a change
+
+    def election(self, outcome: str) -> None:
+        """A replica of this node asked for votes (`BEGUN`), or leads now (`WON`)."""
+        self._elections.labels(outcome).inc()
 
     def call(self, name: str, received_bytes: int) -> CallCount:
         """A call of this name has come."""

@@ -11,13 +11,14 @@ import structlog
 
 from raftlog.comparison import Trust
 from raftlog.core.messages import PeerMessage
+from raftlog.core.ready import Role
 from raftlog.core.types import NodeId
 from raftlog.errors import DiskFull
 from raftlog.image.job import CompactionJob, Reply
 from raftlog.machines.commands import ReportPlacement
 from raftlog.machines.group_info import label_of
 from raftlog.machines.kv_commands import KeyValue
-from raftlog.metrics.counts import Counts
+from raftlog.metrics.counts import BEGUN, WON, Counts
 from raftlog.multiraft.effects import (
     BackgroundRead,
     CompactionFailed,
@@ -149,6 +150,10 @@ class LoopEffects:
     def tell(self, event: MultiRaftEvent) -> None:
         match event:
             case LeadershipChanged(group=group, info=info, state=state):
+                if state.role is Role.CANDIDATE:
+                    self._counts.election(BEGUN)
+                elif state.role is Role.LEADER:
+                    self._counts.election(WON)
                 log.info(
                     "leadership",
                     group=group,

@@ -162,6 +162,7 @@ def test_prometheus_scrapes_nodes_over_tls_and_alerts_of_one_that_is_killed(
             appends = 'sum(raftlog_calls_total{call="Append",outcome="ok"})'
             assert server.query(appends) == {"": 50}
             assert min(server.query("raftlog_disk_write_seconds_count").values()) > 0
+            assert max(server.query('raftlog_elections_total{outcome="won"}').values()) > 0
             with cluster.client() as client:
                 for query in panel_queries():
                     shows = partial(_shows, server, client, query)

@@ -7,7 +7,7 @@ import threading
 import pytest
 from prometheus_client import CollectorRegistry
 
-from raftlog.metrics.counts import Counts
+from raftlog.metrics.counts import BEGUN, WON, Counts
 
 
 def value(registry: CollectorRegistry, name: str, **labels: str) -> float | None:
@@ -77,3 +77,13 @@ def test_a_tick_in_time_is_late_by_nothing() -> None:
     counts.tick_was_late(-0.001)
     counts.tick_was_late(0.2)
     assert value(counts.registry, "raftlog_loop_late_seconds_sum") == 0.2
+
+
+def test_elections_are_counted_and_shown_before_the_first() -> None:
+    counts = Counts()
+    name = "raftlog_elections_total"
+    assert [value(counts.registry, name, outcome=each) for each in (BEGUN, WON)] == [0, 0]
+    counts.election(BEGUN)
+    counts.election(BEGUN)
+    counts.election(WON)
+    assert [value(counts.registry, name, outcome=each) for each in (BEGUN, WON)] == [2, 1]
