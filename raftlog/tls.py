@@ -11,6 +11,7 @@ import os
 import ssl
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 import grpc
@@ -117,17 +118,12 @@ def _stamp(files: PemFiles) -> tuple[tuple[int, int, int] | None, ...]:
 
 
 def _read(files: PemFiles) -> Pem:
-    texts: list[bytes] = []
-    for which, path in enumerate(files):
-        try:
-            with open(path, "rb") if path else open(os.devnull, "rb") as file:
-                texts.append(file.read())
-        except OSError as error:
-            raise _Unusable(which, f"{path}: {error.strerror}") from None
+    texts = [_content(which, path) if path else b"" for which, path in enumerate(files)]
+    pem = Pem(*texts)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        context.load_verify_locations(cadata=texts[0].decode("ascii"))
-    except (ssl.SSLError, UnicodeDecodeError):
+        context.load_verify_locations(files.ca)
+    except (OSError, ssl.SSLError):
         raise _Unusable(0, f"{files.ca} holds no certificate") from None
     if files.cert:
         try:
@@ -135,7 +131,14 @@ def _read(files: PemFiles) -> Pem:
         except (OSError, ssl.SSLError, ValueError):
             problem = f"{files.cert} and {files.key} are no certificate with its private key"
             raise _Unusable(1, problem) from None
-    return Pem(*texts)
+    return pem
+
+
+def _content(which: int, path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise _Unusable(which, f"{path}: {error.strerror}") from None
 
 
 def _no_password() -> str:

@@ -97,7 +97,9 @@ def test_files_are_read_again_when_they_changed(
 
 
 @pytest.mark.parametrize("bad", ["node-1.key", "node-1.pem", "ca.pem"])
-@pytest.mark.parametrize("content", [b"nothing", None, b"-----BEGIN CERTIFICATE-----\nAA\n"])
+@pytest.mark.parametrize(
+    "content", [b"nothing", b"", None, b"\xff\0", b"-----BEGIN CERTIFICATE-----\nAA\n"]
+)
 def test_later_files_that_cannot_be_used_change_nothing_and_are_told_once(
     tmp_path: Path, passing: Callable[[], None], bad: str, content: bytes | None
 ) -> None:
