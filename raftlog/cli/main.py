@@ -32,6 +32,7 @@ from raftlog.cli import (
     serve,
     status,
     tail,
+    top,
     topic,
     up,
     watermark,
@@ -83,6 +84,7 @@ app.add_typer(cluster.app, name="cluster")
 app.command("produce")(produce.produce)
 app.command("tail")(tail.tail)
 app.command("watermark")(watermark.watermark)
+app.command("top")(top.top)
 app.command("lag")(lag.lag)
 app.command("doctor")(doctor.doctor)
 app.add_typer(kv.app, name="kv")
