@@ -159,19 +159,19 @@ def alter(
     context: typer.Context,
     name: NameArgument,
     add: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             metavar="COLUMNS",
-            help="New columns, such as 'gate string, score double'; null in the present records.",
+            help="New columns, such as 'gate string'; null in the present records; repeatable.",
             show_default=False,
         ),
     ] = None,
     types: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             "--type",
             metavar="COLUMNS",
-            help="Wider types, such as 'delay bigint': a wider integer, or double for float.",
+            help="Wider types, such as 'delay bigint', or double for float; repeatable.",
             show_default=False,
         ),
     ] = None,
@@ -216,8 +216,8 @@ def alter(
             confirm(f"Drop {', '.join(drop)} of topic {name!r}, so that nobody can read it?")
         topic = client.alter_schema(
             topic,
-            add=add,
-            types=types,
+            add=", ".join(add) if add else None,
+            types=", ".join(types) if types else None,
             rename=renamed,
             drop=drop or (),
             drop_not_null=drop_not_null or (),

@@ -201,7 +201,11 @@ class LogClient(TopicReads):
         """
         info = self._known(topic)
         changes = column_changes(info, add, types, rename, drop, drop_not_null)
-        return topics.alter_schema(self._connection, info, changes) if changes else info
+        if not changes:
+            return info
+        altered = topics.alter_schema(self._connection, info, changes)
+        self._shared_producers.altered(altered)
+        return altered
 
     def describe_topic(self, topic: TopicInfo | str, *, linearizable: bool = True) -> TopicInfo:
         """Look up a topic by a linearizable read, or as the nodes know it that answer.

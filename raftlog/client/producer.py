@@ -74,6 +74,8 @@ class Producer:
         self._closed = False
         self._problem = ""
         """Why it is closed to further calls; empty if it is not."""
+        self._took_nothing = False
+        """Whether the call that ended it left nothing in the log, for certain."""
         self._lock = threading.Lock()
         in_each_child(self, Producer._begin_again)
 
@@ -98,9 +100,9 @@ class Producer:
         return self._topic
 
     @property
-    def has_failed(self) -> bool:
-        """Whether it takes no more rows because a call failed, whose rows may be in the log."""
-        return bool(self._problem)
+    def may_have_taken(self) -> bool:
+        """Whether rows of the call that ended it may be in the log; False while nothing did."""
+        return bool(self._problem) and not self._took_nothing
 
     @property
     def acknowledged(self) -> int:
@@ -165,9 +167,15 @@ class Producer:
         with self._turn(deadline, takes_rows=True):
             self._flush(deadline)
             replies = []
-            for batch in batches:
-                replies += self._send(self._buffer.add(batch), deadline)
-            replies += self._flush(deadline)
+            answered = self._window.answered
+            try:
+                for batch in batches:
+                    replies += self._send(self._buffer.add(batch), deadline)
+                replies += self._flush(deadline)
+            except RaftlogError:
+                begun = self._window.answered > answered
+                self._took_nothing = self._window.refused_at_once and not begun
+                raise
             if not replies:
                 return Appended(start=self._last.end, end=self._last.end, repeated=False)
             return Appended(

@@ -57,13 +57,21 @@ class SharedProducers:
             # The producer knew an earlier incarnation. The new one has nothing of this append.
             return self._append(topic, data, deadline)
 
+    def altered(self, topic: TopicInfo) -> None:
+        """Appends to this topic are judged by these columns from now on."""
+        for key in (topic.name, topic.group):
+            producer = self._producers.get(key)
+            if producer is not None:
+                self._forget(key, producer)
+
     def _forget_older(self, topic: Topic, deadline: Deadline) -> bool:
-        """Whether the rows were judged by an older schema than the topic has, and none was sent."""
+        """Whether the rows were judged by another schema than the topic has, and none was taken."""
         producer = self._producers.get(_key(topic))
-        if producer is None or producer.has_failed:
+        if producer is None or producer.may_have_taken:
             return False
         now = self._look_up(topic, deadline) if isinstance(topic, str) else topic
-        if now.schema.version <= producer.topic.schema.version:
+        known = producer.topic
+        if (now.incarnation, now.schema) == (known.incarnation, known.schema):
             return False
         self._forget(_key(topic), producer)
         return True

@@ -50,6 +50,9 @@ class Window(Generic[Request, Reply]):
         """A call was lost or refused: those behind it may have been refused as gaps."""
         self.answered = 0
         """How many calls are answered: the first so many of those pushed."""
+        self.refused_at_once = False
+        """Whether a call failed for good when it was tried for the first time: then the log has
+        neither it nor any behind it."""
 
     def push(self, request: Request, body: bytes, deadline: Deadline | None = None) -> list[Reply]:
         """Send a call. Returns the replies that it had to wait for to make room, oldest first.
@@ -83,7 +86,14 @@ class Window(Generic[Request, Reply]):
         if self._pending:
             replies = self.push(request, body, deadline)
             return replies + self.drain()
-        reply = self._connection.call_leader(self._group, self._call, request, body, deadline)
+        failed: list[RaftlogError] = []
+        try:
+            reply = self._connection.call_leader(
+                self._group, self._call, request, body, deadline, judge=failed.append
+            )
+        except RaftlogError as error:
+            self.refused_at_once = failed == [error]  # not where it came after other tries
+            raise
         self.answered += 1
         return [reply]
 
@@ -118,6 +128,7 @@ class Window(Generic[Request, Reply]):
                 return self._connection.receive(oldest.sent, self._group)
             except RaftlogError as error:
                 if not (error.retriable or isinstance(error, _RESENT)):
+                    self.refused_at_once = True
                     raise
                 earlier = error
         self._sent_again = True

@@ -41,6 +41,30 @@ def widens(before: str, after: str, *, nested: bool = True) -> bool:
     return old is not None and new is not None and _holds(old, new)
 
 
+def widens_floats(before: str, after: str) -> bool:
+    """Whether a float within the type `before` is a double in the wider type `after`: alone of all
+    values, a double is rounded, and not refused, by who takes it for the narrower type.
+
+    Args:
+        before: Canonical text.
+        after: Canonical text of a type that holds each of its values.
+    """
+    return _floats_widen(json.loads(before), json.loads(after))
+
+
+def _floats_widen(old: Any, new: Any) -> bool:
+    if isinstance(old, str):
+        return bool((old, new) == _REALS)
+    match old["type"]:
+        case "array":
+            return _floats_widen(old["elementType"], new["elementType"])
+        case "map":
+            return _floats_widen(old["valueType"], new["valueType"])
+        case _:
+            pairs = zip(old["fields"], new["fields"], strict=False)  # fields are added last
+            return any(_floats_widen(one["type"], other["type"]) for one, other in pairs)
+
+
 def _plain_widens(before: str, after: str) -> bool:
     for ladder in (_INTEGERS, _REALS):
         if before in ladder:

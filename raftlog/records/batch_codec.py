@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -262,12 +263,29 @@ def _written(header: BatchHeader, latest: Schema) -> Schema:
 def _cast(column: pa.Array[Any], field: Field, form: Field, kind: pa.DataType) -> pa.Array[Any]:
     """The values of the type that they were written in as those of another that it widened from,
     or to."""
+    differs = f"  {field.name}: {field.type}, and later records have {form.type}"
     try:
-        return column.cast(kind)
+        found = column.cast(kind)
     except pa.ArrowException as error:
-        raise NotInSchema(
-            f"  {field.name}: {field.type}, and later records have {form.type}: {error}"
-        ) from error
+        raise NotInSchema(f"{differs}: {error}") from error
+    if _rounds(column, found):
+        raise NotInSchema(f"{differs}: a value that is none of the narrower type")
+    return found
+
+
+def _rounds(before: Any, after: Any) -> bool:
+    """Whether a cast changed a double: alone of all casts, that to float does so unsaid."""
+    kind = before.type
+    if pa.types.is_float64(kind) and pa.types.is_float32(after.type):
+        wide, narrow = (each.to_numpy(zero_copy_only=False) for each in (before, after))
+        return not np.array_equal(wide, narrow.astype(wide.dtype), equal_nan=True)
+    if pa.types.is_struct(kind):
+        return any(map(_rounds, before.flatten(), after.flatten()))
+    if pa.types.is_map(kind):
+        return _rounds(before.keys, after.keys) or _rounds(before.items, after.items)
+    if pa.types.is_list(kind):
+        return _rounds(before.flatten(), after.flatten())
+    return False
 
 
 def _read_column(

@@ -6,20 +6,25 @@ from raftlog.checksum import chain, crc32c
 from raftlog.core.types import Offset
 from raftlog.errors import MalformedRequest, SchemaMismatch, UnknownSchemaVersion
 from raftlog.machines.commands import BatchSummary, TopicInfo
+from raftlog.machines.schema import Field, Schema
+from raftlog.machines.widening import widens_floats
 from raftlog.wire.batch import BatchHeader
 from raftlog.wire.calls import BatchReply, ReadCall
 from raftlog.wire.runs import Runs
 
 
-def checked_summary(topic: TopicInfo, batch: BatchHeader, crc: int, body: bytes) -> BatchSummary:
+def checked_summary(
+    topic: TopicInfo, batch: BatchHeader, crc: int, body: bytes, *, latest: Schema
+) -> BatchSummary:
     """What the topic's machine will know of the batch, once its bytes are as described.
 
-    Raises `MalformedRequest`, `UnknownSchemaVersion`, `SchemaMismatch` for a batch that readers
-    could not read: it would be in the log for ever.
+    `latest` is the topic's schema, or a later one that its log is about to get. Raises
+    `MalformedRequest`, `UnknownSchemaVersion`, `SchemaMismatch` for a batch that readers could not
+    read, or would read as what was not meant: it would be in the log for ever.
     """
     if batch.record_count < 1:
         raise _invalid_batch(f"{batch.record_count} records")
-    _check_columns(topic, batch)
+    _check_columns(topic, batch, latest)
     position, chained = 0, 0
     view = memoryview(body)
     for column in batch.columns:
@@ -41,14 +46,14 @@ def checked_summary(topic: TopicInfo, batch: BatchHeader, crc: int, body: bytes)
     )
 
 
-def _check_columns(topic: TopicInfo, batch: BatchHeader) -> None:
-    """The batch's columns are those of its version of the schema, and none was dropped since: its
-    values would be accepted, and nobody could read them."""
-    latest = topic.schema
+def _check_columns(topic: TopicInfo, batch: BatchHeader, latest: Schema) -> None:
+    """The batch's columns are those of its version of the schema, and none was dropped or renamed
+    since: nobody could read its values, or they would be in another column than the writer meant.
+    Nor did a float become double: its values may be rounded ones."""
     if batch.schema_version < 1:
         raise _invalid_batch(f"schema version {batch.schema_version}")
-    if batch.schema_version > latest.version:
-        raise UnknownSchemaVersion(version=batch.schema_version, latest=latest.version)
+    if batch.schema_version > topic.schema.version:
+        raise UnknownSchemaVersion(version=batch.schema_version, latest=topic.schema.version)
     schema = latest.at(batch.schema_version)
     given = [column.field_id for column in batch.columns]
     fields = [field.id for field in schema.fields]
@@ -58,13 +63,25 @@ def _check_columns(topic: TopicInfo, batch: BatchHeader) -> None:
         )
     if schema is latest:
         return
-    kept = {field.id for field in latest.fields}
-    if gone := [field.name for field in schema.fields if field.id not in kept]:
+    if lines := [line for field in schema.fields if (line := _changed(field, latest))]:
         raise SchemaMismatch(
             topic=topic.name,
-            difference="\n".join(f"  dropped: {name}" for name in gone),
-            advice="Leave these columns out: describe the topic again, or restart the query.",
+            difference="\n".join(lines),
+            advice="Write the columns that the topic has now: describe it again, or restart the "
+            "query.",
         )
+
+
+def _changed(field: Field, latest: Schema) -> str | None:
+    """What became of a writer's column that it has to know of; None: nothing."""
+    now = latest.field(field.id)
+    if now is None:
+        return f"  dropped: {field.name}"
+    if now.name != field.name:
+        return f"  renamed: {field.name} is {now.name} now"
+    if now.type != field.type and widens_floats(field.type, now.type):
+        return f"  wider:   {field.name} has a double where it had a float"
+    return None
 
 
 def _invalid_batch(what: str) -> MalformedRequest:

@@ -24,6 +24,7 @@ from raftlog.machines.commands import (
     AlterSchema,
     AlterTopic,
     Append,
+    BatchSummary,
     CommitEpoch,
     CreateTopic,
     DeleteTopic,
@@ -256,7 +257,7 @@ class Services:
             producer=call.producer,
             sequence=call.sequence,
             timestamp_us=self._node.now_us(local),
-            batch=checked_summary(local.topic_machine.info, call.batch, call.crc, body),
+            batch=self._checked(local, call, body),
         )
         check_sense("Append", problem_of_append(command))
         await self._order.turn(call.producer, call.sequence)
@@ -272,7 +273,7 @@ class Services:
             attempt=call.attempt,
             number=call.number,
             timestamp_us=self._node.now_us(local),
-            batch=checked_summary(local.topic_machine.info, call.batch, call.crc, body),
+            batch=self._checked(local, call, body),
             create_writer=call.create_writer,
         )
         check_sense("Stage", problem_of_stage(command, RULES_LATEST))
@@ -281,6 +282,18 @@ class Services:
         done = self._node.propose(local, command, call.batch, body)
         self._order.proposed(call.attempt, call.number)
         return self._accepted(Staged, await done)
+
+    def _checked(
+        self, local: LocalReplica, call: calls.AppendCall | calls.StageCall, body: bytes
+    ) -> BatchSummary:
+        """Raises as `checked_summary`. What the controller knows of the columns counts before the
+        topic's log has it: who altered them has been told that they are altered."""
+        info = local.topic_machine.info
+        known = self._multiraft.replicas.controller.info_of(local.group)
+        latest = info.schema
+        if isinstance(known, TopicInfo) and known.schema.version > latest.version:
+            latest = known.schema
+        return checked_summary(info, call.batch, call.crc, body, latest=latest)
 
     async def commit_epoch(self, call: calls.CommitEpochCall) -> EpochCommitted:
         """Make an epoch's attempts visible. Raises what the exactly-once rules refuse."""

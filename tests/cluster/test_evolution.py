@@ -101,7 +101,70 @@ def test_the_command_line_alters_columns_and_says_why_it_does_not(cluster: Proce
         done = alter("--add", "gate string", "--rename", "id=number", "--drop", "note", "--yes")
         assert done.returncode == ExitCode.OK, done.stderr
         assert "version 2: number BIGINT, gate STRING" in done.stdout
+        more = alter("--add", "a int, b int", "--add", "c float", "--add", "d int")
+        assert "number BIGINT, gate STRING, a INT, b INT, c FLOAT, d INT" in more.stdout
+        more = alter("--type", "a bigint", "--type", "b bigint, c double", "--type", "d bigint")
+        assert "a BIGINT, b BIGINT, c DOUBLE, d BIGINT" in more.stdout
         narrow = alter("--type", "number int")
         assert "number: BIGINT in the topic, INT asked for" in narrow.stderr
         assert "write a new topic" in narrow.stderr
-        assert client.describe_topic("spoken").schema.version == 2
+        assert client.describe_topic("spoken").schema.version == 4
+
+
+# ---------------------------------------------------------------- writers that know an older schema
+
+
+def test_an_append_by_name_means_the_columns_that_have_these_names_now(
+    cluster: ProcessCluster,
+) -> None:
+    with cluster.client() as client, cluster.client() as other:
+        client.create_topic("swapped", "a int, b int")
+        client.append("swapped", [{"a": 0, "b": 0}])
+        other.alter_schema("swapped", rename={"a": "t", "b": "a", "t": "b"})
+        client.append("swapped", [{"a": 1, "b": 2}])
+        other.alter_schema("swapped", rename={"b": "c", "a": "b"})
+        with pytest.raises(SchemaMismatch, match=r"extra: *a"):
+            client.append("swapped", [{"a": 3, "b": 4}])
+        client.append("swapped", [{"b": 5, "c": 6}])
+        expected = [{"c": 0, "b": 0}, {"c": 2, "b": 1}, {"c": 6, "b": 5}]
+        assert rows(client, "swapped", ["c", "b"]) == expected
+
+
+def test_a_kept_producer_is_refused_once_a_column_has_another_name(cluster: ProcessCluster) -> None:
+    with cluster.client() as client:
+        running = client.producer(client.create_topic("renamed", "a int, b int"))
+        running.append_and_flush([{"a": 0, "b": 0}])
+        client.alter_schema("renamed", rename={"b": "bb"})
+        with pytest.raises(SchemaMismatch, match="renamed: b is bb now"):
+            running.append_and_flush([{"a": 1, "b": 1}])
+        assert rows(client, "renamed") == [{"a": 0, "bb": 0}]
+
+
+def test_doubles_are_not_rounded_by_who_knows_a_float(cluster: ProcessCluster) -> None:
+    with cluster.client() as client, cluster.client() as other:
+        first = client.create_topic("rounded", "f float, at array<float>")
+        running = client.producer(first)
+        client.append("rounded", [{"f": 1.5, "at": [0.5]}])
+        other.alter_schema("rounded", types="f double, at array<double>")
+        client.append("rounded", [{"f": 0.1, "at": [0.1, None]}])
+        with pytest.raises(SchemaMismatch, match=r"wider: *f has a double"):
+            running.append_and_flush([{"f": 0.1, "at": []}])
+        assert rows(client, "rounded")[1] == {"f": 0.1, "at": [0.1, None]}
+        assert next(iter(client.read(first, 0, 1))).to_pylist() == [{"f": 1.5, "at": [0.5]}]
+        with pytest.raises(SchemaMismatch, match='f: "float", and later records have "double"'):
+            list(client.read(first, 1, 2))
+
+
+def test_an_append_by_name_goes_on_after_a_drop_and_in_a_topic_that_was_created_again(
+    cluster: ProcessCluster,
+) -> None:
+    with cluster.client() as client, cluster.client() as other:
+        client.create_topic("again", "a int, b int")
+        client.append("again", [{"a": 1, "b": 1}])
+        other.alter_schema("again", drop=["b"])
+        client.append("again", [{"a": 2}])
+        assert rows(client, "again") == [{"a": 1}, {"a": 2}]
+        other.delete_topic("again")
+        other.create_topic("again", "a bigint, c string")
+        client.append("again", [{"a": 2**40, "c": "x"}])
+        assert rows(client, "again") == [{"a": 2**40, "c": "x"}]

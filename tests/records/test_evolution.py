@@ -142,6 +142,34 @@ def test_a_later_value_that_an_earlier_type_cannot_hold_is_an_error_and_no_other
         decode_batch(wrote.header, wrote.body, FIRST, ["delay"], latest=LATER)
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "fitting", "other"),
+    [
+        ("FLOAT", "DOUBLE", [1.5, None, float("inf"), -0.0], [0.1]),
+        ("FLOAT", "DOUBLE", [2.0**127], [1e300]),
+        ("FLOAT", "DOUBLE", [0.0], [5e-324]),
+        ("ARRAY<FLOAT>", "ARRAY<DOUBLE>", [[0.5, None], None, []], [[0.5, 0.1]]),
+        ("STRUCT<x: FLOAT>", "STRUCT<x: DOUBLE, y: INT>", [{"x": 0.5}, None], [{"x": 0.1}]),
+        ("MAP<STRING, FLOAT>", "MAP<STRING, DOUBLE>", [[("a", 0.5)], None], [[("a", 0.1)]]),
+    ],
+)
+def test_a_later_double_is_read_as_a_float_if_it_is_one_and_never_rounded(
+    before: str, after: str, fitting: list[Any], other: list[Any]
+) -> None:
+    first = schema_of(f"x {before}")
+    later = next_of(first, widened("x", after))
+    kind = arrow_schema(first).field("x").type
+    wrote = encoded(later, {"x": fitting})
+    read = decode_batch(wrote.header, wrote.body, first, ["x"], latest=later)
+    narrow = [{"x": row["x"]} if isinstance(row, dict) else row for row in fitting]
+    assert read.column(0) == pa.array(narrow, kind)
+    wrote = encoded(later, {"x": [float("nan")] if before == "FLOAT" else [None]})
+    decode_batch(wrote.header, wrote.body, first, ["x"], latest=later)
+    wrote = encoded(later, {"x": other})
+    with pytest.raises(NotInSchema, match="none of the narrower type"):
+        decode_batch(wrote.header, wrote.body, first, ["x"], latest=later)
+
+
 def test_a_column_that_was_never_null_is_not_made_up() -> None:
     gone = next_of(LATER, ColumnChange(action=DROP, name="id"))
     wrote = encoded(gone, {"delay": [1], "gate": [None]})
