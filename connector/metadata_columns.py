@@ -16,14 +16,11 @@ from pyspark.sql.types import (
 )
 
 from raftlog.errors import SchemaMismatch
-
-MARK = "raftlog.metadata"
-"""The key in a column's field metadata whose value is the name of the metadata column that it is.
-Stored nowhere, but a running query's plan has it: never change it."""
+from raftlog.machines.schema import METADATA_MARK
 
 
 def _marked(name: str, kind: DataType) -> StructField:
-    return StructField(name, kind, metadata={MARK: name})
+    return StructField(name, kind, metadata={METADATA_MARK: name})
 
 
 METADATA = StructType(
@@ -47,7 +44,7 @@ def is_metadata(field: StructField) -> bool:
     One that was renamed is a column like any other. In a session that is not case-sensitive,
     `select("_OFFSET")` gives a name another case.
     """
-    mark = field.metadata.get(MARK)
+    mark = field.metadata.get(METADATA_MARK)
     return mark in METADATA_NAMES and mark == field.name.lower()
 
 

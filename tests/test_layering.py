@@ -276,6 +276,7 @@ PACKAGES = {
             "raftlog.config_hosts",
             "raftlog.config_tls",
             "raftlog.machines.limits",
+            "raftlog.machines.schema",
             "raftlog.machines.topic_names",
             "raftlog.predicates",
             "raftlog.records",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import struct
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -28,11 +30,68 @@ def json_rows(text: bytes, schema: pa.Schema, *, base64: bool) -> pa.RecordBatch
     """The lines' rows: the columns of `schema` in its types, and columns that it does not have in
     those that Arrow infers. Raises `ValueError`; of a single line it names the column."""
     try:
-        return _rows(text, schema, base64=base64)
+        rows = _rows(text, schema, base64=base64)
     except ValueError as error:
         if named := _problem(text, schema, base64=base64):
             raise ValueError(named) from error
         raise
+    if rounded := _rounded(text, schema):
+        raise ValueError(rounded)
+    return rows
+
+
+def _rounded(text: bytes, schema: pa.Schema) -> str | None:
+    """The first integer that its DOUBLE or FLOAT cannot hold: Arrow rounds it unsaid. Only lines
+    with an integer that may be one are looked at."""
+    kinds = set(map(str, _plain_types(pa.struct(list(schema)))))
+    digits = next((_DIGITS_HELD[kind] for kind in ("float", "double") if kind in kinds), None)
+    if digits is None:
+        return None
+    long = re.compile(rb"(?<![\w.+-])-?\d{%d,}(?![\w.])" % (digits + 1))
+    if long.search(text) is None:
+        return None
+    for line in filter(long.search, text.splitlines()):
+        row = json.loads(line)
+        for field in schema:
+            found = _rounded_within(row.get(field.name), field.type, field.name)
+            if found is not None:
+                return found
+    return None
+
+
+_DIGITS_HELD = {"float": 7, "double": 15}
+"""Every integer with so many digits is a value of the type."""
+
+
+def _plain_types(kind: Any) -> Iterator[pa.DataType]:
+    if pa.types.is_map(kind):
+        yield from _plain_types(kind.item_type)
+    elif pa.types.is_list(kind):
+        yield from _plain_types(kind.value_type)
+    elif pa.types.is_struct(kind):
+        for part in kind:
+            yield from _plain_types(part.type)
+    else:
+        yield kind
+
+
+def _rounded_within(value: object, kind: Any, path: str) -> str | None:
+    parts: Iterable[tuple[object, Any, str]] = ()
+    if isinstance(value, dict) and pa.types.is_struct(kind):
+        parts = [(value.get(part.name), part.type, f"{path}.{part.name}") for part in kind]
+    elif isinstance(value, dict) and pa.types.is_map(kind):
+        parts = [(each, kind.item_type, f"{path}[{json.dumps(at)}]") for at, each in value.items()]
+    elif isinstance(value, list) and pa.types.is_list(kind):
+        parts = [(each, kind.value_type, f"{path}[{at}]") for at, each in enumerate(value)]
+    elif type(value) is int and pa.types.is_floating(kind):
+        code = "f" if pa.types.is_float32(kind) else "d"
+        try:
+            held = int(struct.unpack(code, struct.pack(code, value))[0])
+        except OverflowError:
+            held = None
+        if held != value:
+            return f"column {path!r} ({type_name(kind)}) cannot hold the integer {value}"
+    return next(filter(None, (_rounded_within(*part) for part in parts)), None)
 
 
 def read_json(text: bytes, schema: pa.Schema) -> pa.RecordBatch:

@@ -15,6 +15,7 @@ from io import BufferedReader
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, assert_never
 
+from raftlog.cli.output import say
 from raftlog.cli.text_blocks import CSV, JSON_LINES, Block, blocks, located, read_located
 from raftlog.errors import InvalidOption, SchemaMismatch
 
@@ -83,6 +84,8 @@ class RowFile:
         self._blocks = blocks(source, self._notation)
         self._whole: BinaryIO | None = None
         """Where a Parquet file is read; a pipe is copied first."""
+        self._left_out: set[str] = set()
+        """The columns that it was told of that they are left out."""
         self._skipped = 0
         """The rows of a Parquet file that are left out."""
 
@@ -172,7 +175,7 @@ class RowFile:
         rows = kafka_rows if self._format is InputFormat.KAFKA_JSON else json_rows
 
         def read(text: bytes) -> pa.RecordBatch:
-            return fit(rows(text, schema, base64=self._notes.base64))
+            return fit(self._own(rows(text, schema, base64=self._notes.base64)))
 
         for block in self._blocks:
             if block is None:
@@ -180,17 +183,33 @@ class RowFile:
             else:
                 yield Part(read_located(block, JSON_LINES, self._name, read), block.end)
 
+    def _own(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The columns without those that have names of metadata: `raftlog tail` writes them. No
+        text can say that they are somebody's own, so it is told, once, that they are left out."""
+        from raftlog.records.metadata import METADATA_FIELDS
+
+        names = batch.schema.names
+        left = [name for name in names if name in METADATA_FIELDS]
+        if not left:
+            return batch
+        for name in left:
+            if name not in self._left_out:
+                self._left_out.add(name)
+                say(f"column {name} is left out: the name is reserved for metadata")
+        return batch.select([name for name in names if name not in left])
+
     def _csv_parts(self, schema: pa.Schema, fit: Fit) -> Iterator[Part | None]:
         from raftlog.cli.csv_rows import csv_header, csv_rows
 
         def read_header(text: bytes) -> list[str]:
             batch = csv_header(text, schema)
-            fit(batch)  # the topic has these columns
+            fit(self._own(batch))  # the topic has these columns
             return list(batch.schema.names)
 
         def read(header: list[str], text: bytes) -> pa.RecordBatch:
             nulls = list(self._notes.nulls)
-            return fit(csv_rows(text, header, schema, nulls, base64=self._notes.base64))
+            rows = csv_rows(text, header, schema, nulls, base64=self._notes.base64)
+            return fit(self._own(rows))
 
         header: list[str] = []
         for block in self._blocks:

@@ -14,6 +14,11 @@ from functools import lru_cache
 RESERVED_NAMES = ("_topic", "_offset", "_timestamp", "_epoch", "_writer", "_term")
 """Metadata columns: a topic's own fields never carry these names."""
 
+METADATA_MARK = "raftlog.metadata"
+"""The key in a column's field metadata, of Spark and of Arrow, whose value is the name of the
+metadata column that it is: a read made it, so a write leaves it out. Under such a name without the
+mark it is somebody's own. Plans and files have it: never change it."""
+
 RULES_WITH_TYPES = 12
 """The first rules whose programs all know times of day, day-time intervals, variants and
 collations, and under which types widen within structs, arrays and maps."""

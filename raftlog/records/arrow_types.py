@@ -16,7 +16,8 @@ from typing import Any, TypeAlias, TypeGuard
 
 import pyarrow as pa
 
-from raftlog.machines.schema import RESERVED_NAMES, Schema
+from raftlog.machines.schema import Schema
+from raftlog.records.metadata import is_metadata
 from raftlog.records.schema_text import make_schema, parse_schema
 from raftlog.records.spark_types import COLLATED, INTERVALS, TIMES, JsonType, refusal
 
@@ -141,14 +142,15 @@ def schema_of(given: str | pa.Schema | Schema) -> Schema:
 def schema_from_arrow(given: pa.Schema) -> Schema:
     """A topic schema that holds such batches without loss, version 1 with ids from 1.
 
-    Reserved metadata columns are left out. Raises `InvalidOption` for a type that no topic type
-    holds without loss (unsigned 64-bit, Arrow's intervals, Arrow's null type).
+    Metadata columns that were read are left out. Raises `InvalidOption` for somebody's own under
+    such a name, and for a type that no topic type holds without loss (unsigned 64-bit, Arrow's
+    intervals, Arrow's null type).
     """
     return make_schema(
         [
             (field.name, spark_type(field.type), field.nullable)
             for field in given
-            if field.name not in RESERVED_NAMES
+            if not is_metadata(field)
         ]
     )
 

@@ -23,6 +23,7 @@ from raftlog.records.arrow_types import (
     nulls,
     spark_type_or_none,
 )
+from raftlog.records.metadata import is_metadata
 from raftlog.records.nested import Tree, differences, forms_of
 from raftlog.records.schema_text import field_ddl, type_ddl, type_text
 from raftlog.records.spark_types import INTERVALS, TIMES, JsonType
@@ -33,13 +34,15 @@ from raftlog.records.spark_types import INTERVALS, TIMES, JsonType
 def difference(schema: Schema, given: pa.Schema) -> str | None:
     """Why batches of `given` do not fit a topic, one line for each column; None if they fit.
 
-    Columns are matched by name. Reserved metadata columns are skipped. A type fits if the topic's
-    type has an equal value for each of its values (int fits bigint, any zone fits UTC). A nullable
-    column fits one that is NOT NULL, because `conform` checks the values. A column that was added
-    to the topic, or a field that was added to a struct in it, may be missing: its values are null.
+    Columns are matched by name. Metadata columns that were read are skipped. A type fits if the
+    topic's type has an equal value for each of its values (int fits bigint, any zone fits UTC). A
+    nullable column fits one that is NOT NULL, because `conform` checks the values. A column that
+    was added to the topic, or a field that was added to a struct in it, may be missing: its values
+    are null.
     """
     # Older versions of Arrow cannot hash a schema with metadata.
-    return _difference(schema, given.remove_metadata())
+    own = [field.remove_metadata() for field in given if not is_metadata(field)]
+    return _difference(schema, pa.schema(own))
 
 
 @lru_cache(maxsize=256)
@@ -60,9 +63,16 @@ def _difference(schema: Schema, given: pa.Schema) -> str | None:
         else:
             lines += _type_lines(schema, column, given.field(positions[0]).type)
     for field in given:
-        if field.name not in RESERVED_NAMES and not wanted.get_all_field_indices(field.name):
-            lines.append(f"  extra:   {field.name} {type_name(field.type)}")
+        if not wanted.get_all_field_indices(field.name):
+            lines.append(f"  extra:   {field.name} {type_name(field.type)}{_reserved(field.name)}")
     return "\n".join(dict.fromkeys(lines)) or None
+
+
+def _reserved(name: str) -> str:
+    return f"; {_IS_RESERVED}" if name in RESERVED_NAMES else ""
+
+
+_IS_RESERVED = "the name is reserved for metadata: leave the column out or rename it"
 
 
 def _type_lines(schema: Schema, column: Field, given: pa.DataType) -> Iterator[str]:
@@ -154,10 +164,9 @@ def conform(batch: pa.RecordBatch, schema: Schema, topic: str) -> pa.RecordBatch
     """The same values in the topic's Arrow schema.
 
     Columns are taken by name and put into the topic's order, and cast where no value changes. One
-    that was added to the topic is null where the batch lacks it. Reserved metadata columns are left
-    out. Raises `SchemaMismatch` with the names of the columns
-    for a difference, for a null in a column (or part of one) that is NOT NULL, and for a value
-    that the cast would change.
+    that was added to the topic is null where the batch lacks it. Metadata columns that were read
+    are left out. Raises `SchemaMismatch` with the names of the columns for a difference, for a null
+    in a column (or part of one) that is NOT NULL, and for a value that the cast would change.
     """
     wanted = arrow_schema(schema)
     same = batch.schema.equals(wanted)
@@ -189,14 +198,13 @@ def batch_from_rows(
 ) -> pa.RecordBatch:
     """A batch of plain Python rows; where a row lacks a key, the value is null.
 
-    A datetime without a zone is taken as UTC. Raises `SchemaMismatch` for a key that is no column
-    (names of metadata columns are skipped), a value of another type, or a null where the topic
-    allows none.
+    A datetime without a zone is taken as UTC. Raises `SchemaMismatch` for a key that is no column,
+    a value of another type, or a null where the topic allows none.
     """
     wanted = arrow_schema(schema)
-    extra = set().union(*rows) - set(wanted.names) - set(RESERVED_NAMES)
+    extra = set().union(*rows) - set(wanted.names)
     if extra:
-        lines = "\n".join(f"  extra:   {name}" for name in sorted(extra, key=str))
+        lines = "\n".join(f"  extra:   {name}{_reserved(name)}" for name in sorted(extra, key=str))
         raise SchemaMismatch(topic=topic, difference=lines)
     columns = []
     for column, field in zip(schema.fields, wanted, strict=True):

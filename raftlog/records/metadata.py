@@ -9,20 +9,31 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from raftlog.machines.schema import RESERVED_NAMES
+from raftlog.machines.schema import METADATA_MARK, RESERVED_NAMES
 from raftlog.wire.runs import Runs
 
+
+def _marked(name: str, kind: pa.DataType) -> pa.Field[Any]:
+    return pa.field(name, kind, metadata={METADATA_MARK: name})
+
+
 METADATA_FIELDS: dict[str, pa.Field[Any]] = {
-    "_topic": pa.field("_topic", pa.string()),
-    "_offset": pa.field("_offset", pa.int64()),
-    "_timestamp": pa.field("_timestamp", pa.timestamp("us", tz="UTC")),
-    "_epoch": pa.field("_epoch", pa.int64()),
-    "_writer": pa.field("_writer", pa.string()),
-    "_term": pa.field("_term", pa.int64()),
+    "_topic": _marked("_topic", pa.string()),
+    "_offset": _marked("_offset", pa.int64()),
+    "_timestamp": _marked("_timestamp", pa.timestamp("us", tz="UTC")),
+    "_epoch": _marked("_epoch", pa.int64()),
+    "_writer": _marked("_writer", pa.string()),
+    "_term": _marked("_term", pa.int64()),
 }
 """What a reader may ask for in addition to the topic's columns. All nullable, as in Spark."""
 
 assert tuple(METADATA_FIELDS) == RESERVED_NAMES
+
+
+def is_metadata(field: pa.Field[Any]) -> bool:
+    """Whether a column is a metadata column that was read, under its own name."""
+    mark = (field.metadata or {}).get(METADATA_MARK.encode())
+    return mark == field.name.encode() and field.name in METADATA_FIELDS
 
 
 def with_metadata(

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from raftlog.errors import InvalidOption
-from raftlog.machines.schema import RESERVED_NAMES, Field, Schema
+from raftlog.machines.schema import METADATA_MARK, RESERVED_NAMES, Field, Schema
 from raftlog.records.spark_types import (
     COLLATED,
     DECIMAL_DEFAULT,
@@ -40,8 +40,8 @@ _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 def parse_schema(text: str) -> Schema:
     """The schema that Spark DDL or Spark JSON text describes, as version 1 with ids from 1.
 
-    Reserved metadata columns are refused in DDL, which a person wrote, and left out of JSON, which
-    comes from a DataFrame that may have been read from a topic. Raises `InvalidOption`.
+    Metadata columns that were read are left out of JSON, which comes from a DataFrame. Raises
+    `InvalidOption`, also for somebody's own column under the name of one.
     """
     return parse_json(text) if text.lstrip().startswith("{") else parse_ddl(text)
 
@@ -54,11 +54,12 @@ def parse_json(text: str) -> Schema:
         raise nested_too_deep() from None
     except ValueError as error:
         raise refusal(f"is not JSON: {error}") from error
+    if isinstance(given, dict) and isinstance(given.get("fields"), list):
+        given["fields"] = [field for field in given["fields"] if not _is_metadata(field)]
     value = canonical(given)
     if not isinstance(value, dict) or value["type"] != "struct":
         raise refusal("is the JSON of a type that is not a struct")
-    fields = [field for field in value["fields"] if field["name"] not in RESERVED_NAMES]
-    return _schema(fields)
+    return _schema(_without_reserved(value["fields"]))
 
 
 def parse_ddl(text: str) -> Schema:
@@ -68,10 +69,23 @@ def parse_ddl(text: str) -> Schema:
 
     value = canonical(read_ddl(text))
     assert isinstance(value, dict), "DDL gives a struct"
-    for field in value["fields"]:
+    return _schema(_without_reserved(value["fields"]))
+
+
+def _is_metadata(field: object) -> bool:
+    """Whether a field of a DataFrame's schema is a metadata column that was read."""
+    if not isinstance(field, dict) or not isinstance(field.get("metadata"), dict):
+        return False
+    name = field.get("name")
+    return name in RESERVED_NAMES and field["metadata"].get(METADATA_MARK) == name
+
+
+def _without_reserved(fields: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The fields, after checking that none has a reserved name."""
+    for field in fields:
         if field["name"] in RESERVED_NAMES:
             raise refusal(f"names the column {field['name']!r}, which is reserved for metadata")
-    return _schema(value["fields"])
+    return fields
 
 
 def make_schema(fields: Sequence[tuple[str, JsonType, bool]]) -> Schema:
@@ -79,7 +93,7 @@ def make_schema(fields: Sequence[tuple[str, JsonType, bool]]) -> Schema:
     parts = [{"name": name, "type": kind, "nullable": nullable} for name, kind, nullable in fields]
     value = canonical({"type": "struct", "fields": parts})
     assert isinstance(value, dict), "a struct stays one"
-    return _schema(value["fields"])
+    return _schema(_without_reserved(value["fields"]))
 
 
 def _schema(fields: list[dict[str, Any]]) -> Schema:

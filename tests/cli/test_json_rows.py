@@ -10,6 +10,7 @@ import json
 import pyarrow as pa
 import pytest
 
+from raftlog.cli.json_rows import json_rows
 from raftlog.cli.output import plain
 from raftlog.cli.row_files import InputFormat, Notes, RowFile
 from raftlog.cli.text_blocks import BLOCK_BYTES
@@ -159,3 +160,41 @@ def test_a_variant_is_refused_with_its_column(given: str) -> None:
 def test_json_that_is_nested_too_deep_is_an_error_and_not_a_crash() -> None:
     schema = schema_of("id bigint, m map<string, string>")
     assert "line 2" in refusal('{"m": ' + "[" * 100_000 + "]" * 100_000 + "}", schema)
+
+
+# ---------------------------------------------------------------- integers in DOUBLE and FLOAT
+
+
+@pytest.mark.parametrize(
+    ("ddl", "line", "path"),
+    [
+        ("x double", '{"x": 9007199254740993}', "x"),
+        ("x double", '{"x": -9007199254740993}', "x"),
+        ("x float", '{"x":16777217}', "x"),
+        ("x float", '{"x": 1%s}' % ("0" * 60), "x"),
+        ("x double, id bigint", '{"id": 1}\n{"id": 2, "x": 18446744073709551615}', "x"),
+        ("x array<double>", '{"x": [0.5, 9007199254740993]}', "x[1]"),
+        ("x struct<y: float>", '{"x": {"y": 16777217}}', "x.y"),
+        ("x map<string, double>", '{"x": {"a": 9007199254740993}}', 'x["a"]'),
+    ],
+)
+def test_an_integer_that_would_be_rounded_is_refused(ddl: str, line: str, path: str) -> None:
+    with pytest.raises(ValueError, match="cannot hold the integer") as caught:
+        json_rows(line.encode(), arrow_schema(schema_of(ddl)), base64=False)
+    assert f"column {path!r}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("ddl", "line"),
+    [
+        ("x double", '{"x": 9007199254740992}'),
+        ("x double", '{"x": 9007199254740993.0}'),  # written as a double, so it is one
+        ("x double", '{"x": 1.2345678901234567890}'),
+        ("x double, id bigint", '{"x": 1, "id": 9007199254740993}'),
+        ("x double, s string", '{"x": 1, "s": "9007199254740993"}'),
+        ("x float", '{"x": 16777216}'),
+        ("x bigint", '{"x": 9007199254740993}'),
+    ],
+)
+def test_other_numbers_are_taken(ddl: str, line: str) -> None:
+    assert json_rows(line.encode(), arrow_schema(schema_of(ddl)), base64=False).num_rows == 1

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from raftlog.errors import InvalidOption
 from raftlog.machines.schema import Schema
 from raftlog.records.arrow_types import arrow_schema, arrow_type, schema_from_arrow, schema_of
+from raftlog.records.metadata import METADATA_FIELDS
 from raftlog.records.schema_text import parse_json
 from tests.records.spark_json import struct_json
 from tests.records.strategies import SCHEMAS
@@ -90,9 +91,17 @@ def test_arrow_types_without_a_lossless_counterpart_are_refused(given_type):
         schema_of(pa.schema([pa.field("a", given_type)]))
 
 
-def test_reserved_columns_are_left_out_of_a_schema_from_data():
-    given_schema = pa.schema([("id", pa.int64()), ("_offset", pa.int64())])
+def test_metadata_columns_that_were_read_are_left_out_of_a_schema_from_data():
+    given_schema = pa.schema([pa.field("id", pa.int64()), METADATA_FIELDS["_offset"]])
     assert schema_of(given_schema) == schema_of("id BIGINT")
+
+
+def test_a_column_of_somebody_s_own_under_a_reserved_name_is_refused():
+    mine = pa.field("_offset", pa.int64())
+    another = METADATA_FIELDS["_term"].with_name("_offset")
+    for field in (mine, another):
+        with pytest.raises(InvalidOption, match="'_offset', which is reserved"):
+            schema_of(pa.schema([pa.field("id", pa.int64()), field]))
 
 
 def test_two_columns_of_one_name_are_refused():

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from raftlog.errors import SchemaMismatch
 from raftlog.records.arrow_types import arrow_schema, schema_of
 from raftlog.records.conform import batch_from_rows, conform, difference
+from raftlog.records.metadata import METADATA_FIELDS
 from tests.records.strategies import batches
 
 
@@ -47,7 +48,7 @@ def test_order_zone_width_and_metadata_columns_make_no_difference():
     given_schema = pa.schema(
         [
             ("name", pa.dictionary(pa.int32(), pa.large_string())),
-            ("_offset", pa.int64()),
+            METADATA_FIELDS["_offset"],
             ("at", pa.timestamp("ms", tz="America/New_York")),
             ("id", pa.int16()),
         ],
@@ -86,6 +87,14 @@ def test_a_type_fits_only_where_every_value_keeps_its_meaning(given_type, ddl: s
     assert (found is None) == same
 
 
+def test_a_column_of_somebody_s_own_under_a_reserved_name_is_a_difference():
+    told = difference(
+        schema_of("id BIGINT"), pa.schema([("id", pa.int64()), ("_term", pa.int64())])
+    )
+    assert told is not None
+    assert told.startswith("  extra:   _term BIGINT; the name is reserved for metadata")
+
+
 def test_a_column_given_twice_is_a_difference():
     given_schema = pa.schema([("a", pa.int64()), ("a", pa.int64())])
     assert difference(schema_of("a BIGINT"), given_schema) == "  twice:   a"
@@ -121,10 +130,11 @@ def test_a_canonical_batch_conforms_as_it_is(given_batch):
 def test_a_batch_of_loose_types_conforms_to_the_same_values(given_batch, random):
     schema, batch = given_batch
     columns = [(name, _loose(batch.column(name))) for name in batch.schema.names]
-    columns.append(("_offset", pa.array([0] * batch.num_rows)))
-    random.shuffle(columns)
+    fields = [(pa.field(name, column.type), column) for name, column in columns]
+    fields.append((METADATA_FIELDS["_offset"], pa.array([0] * batch.num_rows, pa.int64())))
+    random.shuffle(fields)
     given_batch = pa.RecordBatch.from_arrays(
-        [column for _, column in columns], names=[name for name, _ in columns]
+        [column for _, column in fields], schema=pa.schema([field for field, _ in fields])
     )
     found = conform(given_batch, schema, "t")
     found.validate(full=True)
@@ -279,7 +289,7 @@ def test_a_mismatch_names_the_topic_and_the_columns():
 
 def test_rows_become_a_batch_and_a_missing_key_is_null():
     schema = schema_of("id BIGINT NOT NULL, name STRING, price DECIMAL(5,2), tags ARRAY<STRING>")
-    rows = [{"id": 1, "name": "a", "price": Decimal("1.5")}, {"id": 2, "tags": ["x"], "_offset": 9}]
+    rows = [{"id": 1, "name": "a", "price": Decimal("1.5")}, {"id": 2, "tags": ["x"]}]
     assert batch_from_rows(rows, schema, "t").to_pylist() == [
         {"id": 1, "name": "a", "price": Decimal("1.50"), "tags": None},
         {"id": 2, "name": None, "price": None, "tags": ["x"]},
@@ -290,6 +300,7 @@ def test_rows_become_a_batch_and_a_missing_key_is_null():
     ("row", "problem"),
     [
         ({"id": 1, "nmae": "a"}, "extra:   nmae"),
+        ({"id": 1, "_offset": 9}, "extra:   _offset; the name is reserved"),
         ({"id": "1"}, "id BIGINT"),
         ({"id": Decimal("1.5")}, "id BIGINT; given Decimal"),
         ({"id": 1.5}, "id BIGINT"),

@@ -222,14 +222,14 @@ def test_collations_in_metadata_are_part_of_the_types_of_their_places():
     assert "__COLLATIONS" not in field.type
 
 
-def test_reserved_columns_are_left_out_of_json():
-    text = json.dumps(
-        {
-            "type": "struct",
-            "fields": [{"name": "a", "type": "long"}, {"name": "_term", "type": "long"}],
-        }
-    )
+def test_metadata_columns_that_were_read_are_left_out_of_json_and_no_others_are():
+    term = {"name": "_term", "type": "long", "metadata": {"raftlog.metadata": "_term"}}
+    text = json.dumps({"type": "struct", "fields": [{"name": "a", "type": "long"}, term]})
     assert parse_schema(text) == parse_schema("a BIGINT")
+    for metadata in ({}, {"raftlog.metadata": "_offset"}, {"raftlog.metadata": ["_term"]}, 5, None):
+        fields = [{"name": "a", "type": "long"}, term | {"metadata": metadata}]
+        with pytest.raises(InvalidOption):
+            parse_schema(json.dumps({"type": "struct", "fields": fields}))
 
 
 def _deep() -> object:
