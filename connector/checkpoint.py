@@ -296,10 +296,10 @@ def _ours(position: str) -> Mapping[str, Any] | None:
         return None
     try:
         offsets.parse(value)
-    except DataLoss:
-        pass  # of a later version: there are words for that where offsets are used
-    except (KeyError, TypeError, AttributeError) as error:
-        raise _Unreadable(f"{position[:40]!r} is no offset of raftlog's: {error}") from error
+    except DataLoss as error:
+        # Of a later version: there are words for that where offsets are used.
+        if value["v"] == offsets.VERSION:
+            raise _Unreadable(f"{position[:40]!r} is no offset of raftlog's") from error
     return value  # type: ignore[no-any-return]
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeGuard
 
 from raftlog.errors import ClusterMismatch, DataLoss, InvalidOption, OffsetTrimmed, TopicRecreated
@@ -140,26 +140,64 @@ def render(offset: StreamOffset, cluster_id: str | None = None) -> dict[str, Any
 
 def parse(json_object: Mapping[str, Any]) -> StreamOffset:
     """The topics that `render` wrote. Raises `DataLoss` for what this version cannot read."""
-    if json_object.get("v") != VERSION or not isinstance(json_object.get("topics"), dict):
-        raise DataLoss(
-            what=f"The checkpoint's offset {dict(json_object)!r} is not of version {VERSION}.",
-            advice="Use the version of raftlog that wrote the checkpoint, or a new checkpoint.",
-        )
+    topics = _object(json_object).get("topics")
+    if json_object.get("v") != VERSION or not isinstance(topics, dict):
+        raise _unreadable(json_object, f"is not of version {VERSION}")
     offset: dict[str, Pending | Reached] = {}
-    for topic, entry in json_object["topics"].items():
-        if "start" in entry:
-            offset[topic] = Pending(start=_position(entry["start"]))
-        else:
-            offset[topic] = Reached(
-                incarnation=entry["incarnation"], end=entry["end"], first=entry.get("from")
-            )
+    for topic, entry in topics.items():
+        found = _entry(entry)
+        if found is None:
+            raise _unreadable(json_object, f"has for topic {topic!r} what no version writes")
+        offset[topic] = found
     return offset
 
 
-def _position(given: Any) -> Position:
-    if not isinstance(given, dict):
-        return given  # type: ignore[no-any-return]  # as `render` wrote it
-    return AtTime(**given) if "timestamp_us" in given else AfterEpoch(**given)
+def _entry(entry: Any) -> Pending | Reached | None:
+    match entry:
+        case {"start": given, **rest} if not rest:
+            at = _position(given)
+            return None if at is None else Pending(start=at)
+        case {"incarnation": str(incarnation), "end": end, **rest} if not rest.keys() - {"from"}:
+            first = rest.get("from")
+            if _is_offset(end) and (first is None or _is_offset(first)):
+                return Reached(incarnation=incarnation, end=end, first=first)
+    return None
+
+
+def _position(given: Any) -> Position | None:
+    match given:
+        case str() if given in (EARLIEST, LATEST):
+            return given
+        case {
+            "option": str(option),
+            "timestamp_us": int(time_us),
+            "otherwise_latest": bool(latest),
+        } if len(given) == len(fields(AtTime)):
+            return AtTime(option=option, timestamp_us=time_us, otherwise_latest=latest)
+        case {"option": str(option), "writer": str(writer), "epoch": int(epoch)} if len(
+            given
+        ) == len(fields(AfterEpoch)):
+            return AfterEpoch(option=option, writer=writer, epoch=epoch)
+    return given if _is_offset(given) else None
+
+
+def _is_offset(given: object) -> TypeGuard[int]:
+    return type(given) is int and given >= 0
+
+
+def _object(given: Any) -> Mapping[str, Any]:
+    """What Spark stored, which is an object unless somebody changed it. Raises `DataLoss`."""
+    if not isinstance(given, Mapping):
+        raise _unreadable(given, "is no JSON object")
+    return given
+
+
+def _unreadable(given: object, problem: str) -> DataLoss:
+    return DataLoss(
+        what=f"The checkpoint's offset {given!r} {problem}.",
+        advice="Use the version of raftlog that wrote the checkpoint, or a new checkpoint. "
+        "`raftlog doctor` says more.",
+    )
 
 
 def cluster_of(json_object: Mapping[str, Any]) -> str | None:
@@ -167,7 +205,10 @@ def cluster_of(json_object: Mapping[str, Any]) -> str | None:
 
     None if an earlier version wrote the offset, or if it is the initial offset.
     """
-    return json_object.get("cluster")
+    found = _object(json_object).get("cluster")
+    if found is not None and not isinstance(found, str):
+        raise _unreadable(json_object, "names a cluster that is none")
+    return found
 
 
 def check_cluster(wanted_id: str | None, found: Cluster) -> None:

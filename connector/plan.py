@@ -15,7 +15,7 @@ import os
 import re
 import threading
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import unquote
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -45,9 +45,13 @@ CHUNK_BYTES = 1 << 20
 """The length of the digest, which replays compare, so it is no setting, and the bytes of a plan
 that are read at once."""
 
-_SECRET = re.compile("key|secret|token|password|signature|credential|sas", re.IGNORECASE)
-"""In the name of a URI's parameter."""
+_PARAMETER = re.compile(
+    r"(?i)[?&#;]([^=&?#;/]*(?:key|secret|token|password|sig|credential|sas)[^=&?#;/]*)=([^&]+)"
+)
+"""The name and the value of a URI's parameter that may be secret."""
 _HIDDEN = "***"
+_TELLING_CHARACTERS = 6
+"""A shorter secret may be part of a word, and is hidden only where a URI has it."""
 
 _unread_said: set[tuple[int, Asking]] = set()
 """(process id, kind of write) of the warnings that a plan cannot be read."""
@@ -161,15 +165,20 @@ def opened(location: str) -> tuple[FileSystem, str]:
 
 def without_secrets(text: str, location: str) -> str:
     """A text about a location, with neither its password nor the values of its parameters that may
-    be secret, if it is a URI."""
-    parts = urlsplit(location)
-    if not parts.netloc:
+    be secret, if it is a URI.
+
+    Who writes a URI may forget to escape what is in a secret. So a password is all from the first
+    colon to the last `@`, and a parameter is looked for wherever it stands.
+    """
+    _, is_uri, rest = location.partition("://")
+    if not is_uri:
         return text
-    name, has_password, password = parts.netloc.rpartition("@")[0].partition(":")
-    if has_password:
-        text = text.replace(f"{name}:{password}@", f"{name}:{_HIDDEN}@")
-    for parameter in parts.query.split("&"):
-        name, _, value = parameter.partition("=")
-        if value and _SECRET.search(name):
-            text = text.replace(parameter, f"{name}={_HIDDEN}")
+    user, _, _ = rest.rpartition("@")
+    _, _, password = user.partition(":")
+    found = [password, *(value for _, value in _PARAMETER.findall(location))]
+    for secret in filter(None, (form for each in found for form in (each, unquote(each)))):
+        for before, after in ((":", "@"), ("=", "")):
+            text = text.replace(f"{before}{secret}{after}", f"{before}{_HIDDEN}{after}")
+        if len(secret) >= _TELLING_CHARACTERS:
+            text = text.replace(secret, _HIDDEN)
     return text

@@ -66,8 +66,9 @@ def check_projection(wanted: StructType, topic: TopicInfo) -> None:
         raise SchemaMismatch(
             topic=topic.name,
             difference="\n".join(lines),
-            advice="Name in .schema(...) only columns of the topic, with its types "
-            "(`raftlog topic describe`), and cast after the read; or leave .schema(...) out.",
+            advice="With .schema(...): name only columns of the topic, with its types "
+            "(`raftlog topic describe`), and cast after the read. Without: the topic was altered "
+            "after load(), so load it again.",
         )
 
 

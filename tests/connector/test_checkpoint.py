@@ -52,12 +52,19 @@ def test_a_checkpoint_is_read_in_each_of_hadoops_spellings(folder, form):
             "abfs://c@store/a?tenant_id=t&client_secret=planted",
             "abfs://c@store/a?tenant_id=t&client_secret=***",
         ),
+        ("s3://KEY:pl/an?t#ed@bucket/x", "s3://KEY:***@bucket/x"),
+        ("s3://KEY:a@bucket/banana", "s3://KEY:***@bucket/banana"),
+        ("abfss://c@store/x?sv=1&sig=planted%2Bmore&se=2", "abfss://c@store/x?sv=1&sig=***&se=2"),
         ("/data/a:planted@b?token=1", "/data/a:planted@b?token=1"),
         ("file:/data/a", "file:/data/a"),
     ],
 )
 def test_what_is_secret_in_a_uri_is_not_shown(location, shown):
     assert without_secrets(location, location) == shown
+    told = without_secrets(f"Cannot parse URI: '{location}': planted+more, pl/an?t#ed", location)
+    assert f"'{shown}'" in told
+    assert "pl/an?t#ed" not in told or "pl/an" not in location
+    assert "planted+more" not in told or "sig" not in location
 
 
 def test_an_error_shows_no_secret_of_the_location():

@@ -17,6 +17,7 @@ from raftlog.spark.offsets import (
     TopicWatermark,
     check_ends,
     clamp,
+    cluster_of,
     initial,
     next_end,
     parse,
@@ -351,3 +352,46 @@ def test_batches_cover_every_record_once_and_in_order(data):
     for topic, _, last in spans(start, final):
         read[topic] = last
     assert read == ends
+
+
+# ---------------------------------------------------------------- what somebody changed
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"end": "x", "incarnation": "i1"},
+        {"end": None, "incarnation": "i1"},
+        {"end": [5], "incarnation": "i1"},
+        {"end": 0.5, "incarnation": "i1"},
+        {"end": True, "incarnation": "i1"},
+        {"end": -1, "incarnation": "i1"},
+        {"end": 5, "incarnation": 1},
+        {"end": 5, "incarnation": "i1", "from": "0"},
+        {"end": 5, "incarnation": "i1", "more": 1},
+        {"end": 5},
+        {"start": "somewhere"},
+        {"start": None},
+        {"start": -2},
+        {"start": {"option": "o", "writer": "w"}},
+        {"start": {"option": "o", "writer": "w", "epoch": "1"}},
+        {"start": {"option": "o", "timestamp_us": 1, "otherwise_latest": 1}},
+        5,
+        None,
+    ],
+)
+def test_an_entry_that_no_version_writes_is_data_loss(entry):
+    with pytest.raises(DataLoss, match="topic 'a'"):
+        parse({"topics": {"a": entry}, "v": 1})
+
+
+@pytest.mark.parametrize("offset", [None, [1, 2], "x", 5, {}, {"v": 1}, {"v": 2, "topics": {}}])
+def test_an_offset_that_is_none_is_data_loss(offset):
+    with pytest.raises(DataLoss, match="The checkpoint's offset"):
+        parse(offset)
+
+
+@pytest.mark.parametrize("offset", [None, [1, 2], "x", {"cluster": 5}])
+def test_a_cluster_that_is_none_is_data_loss(offset):
+    with pytest.raises(DataLoss, match="The checkpoint's offset"):
+        cluster_of(offset)
