@@ -273,9 +273,15 @@ def _of_writer(checkpoint: Checkpoint, writer: Writer) -> Finding:
         cause += " Its rows name their topics, so not every batch has some for this one."
     planned = checkpoint.last if last == checkpoint.last_planned else None
     if planned is not None and not _has_batch(writer, planned):
-        cause += (
-            f" The rows of batch {last} in the topic are of another plan than the checkpoint's: "
-            "those that this checkpoint had were discarded (onReplayMismatch=keep)."
+        return Finding(
+            kind=Kind.OTHER_PLAN,
+            about=writer.about,
+            cause=f"{cause} But the rows of batch {last} in the topic are of another plan than the "
+            "checkpoint's (its folder offsets). The log does not notice this by itself.",
+            remedy="If the query ran with onReplayMismatch=keep, its own rows of that batch were "
+            "discarded, as it asked for: start it. Else files of this checkpoint are another "
+            "query's, or another copy's, and a start may lose or repeat rows: bring back the "
+            "checkpoint's own.",
         )
     return Finding(kind=Kind.SAFE, about=writer.about, cause=cause)
 

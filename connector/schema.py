@@ -20,7 +20,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from raftlog.errors import InvalidOption, SchemaMismatch
 from raftlog.records.nested import Difference, differences, forms_of, merged
-from raftlog.records.schema_text import canonical
+from raftlog.records.schema_text import canonical, command_to_move, parse_schema
 from raftlog.records.spark_types import JsonType
 from raftlog.spark.column_names import renamed
 from raftlog.spark.metadata_columns import METADATA, without_metadata
@@ -162,12 +162,25 @@ def merge_of(given: StructType, topic: TopicInfo) -> Merge:
                 after[column.name] = wider
     lines = _repeated(given) + _misfits(StructType(rest), topic, after)
     if lines:
-        raise SchemaMismatch(topic=topic.name, difference="\n".join(dict.fromkeys(lines)))
+        raise SchemaMismatch(
+            topic=topic.name,
+            difference="\n".join(dict.fromkeys(lines)),
+            advice="" if _repeated(given) else _beyond_merging(given, topic),
+        )
     return Merge(
         add=tuple(add),
         types=tuple(StructField(name, _spark_type(tree)) for name, tree in after.items()),
         added=tuple(each.path for each in changes if each.wanted is None),
         widened=tuple(each.path for each in changes if each.wanted is not None),
+    )
+
+
+def _beyond_merging(given: StructType, topic: TopicInfo) -> str:
+    command = command_to_move(topic.name, parse_schema(creation_text(given)))
+    return (
+        "mergeSchema adds columns and widens types. Select and cast the columns to the topic's "
+        f"schema (`raftlog topic describe`), or write a new topic, for example: {command} "
+        "(docs/SPARK.md: Schemas that change)."
     )
 
 

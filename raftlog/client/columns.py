@@ -22,7 +22,7 @@ from raftlog.machines.schema import Field, Schema
 from raftlog.machines.widening import widens
 from raftlog.records.arrow_types import schema_of
 from raftlog.records.nested import differences
-from raftlog.records.schema_text import type_ddl, type_text
+from raftlog.records.schema_text import command_to_move, make_schema, type_ddl, type_text
 from raftlog.records.spark_types import JsonType
 
 MIGRATE = (
@@ -101,7 +101,13 @@ def _check_widening(topic: TopicInfo, wider: Sequence[Field]) -> None:
         for line in _narrower(field.name, json.loads(had.type), json.loads(field.type))
     ]
     if lines:
-        raise SchemaMismatch(topic=topic.name, difference="\n".join(lines), advice=MIGRATE)
+        types = {field.name: field.type for field in wider}
+        parts = [
+            (field.name, json.loads(types.get(field.name, field.type)), field.nullable)
+            for field in topic.schema.fields
+        ]
+        advice = f"{MIGRATE} Begin with: {command_to_move(topic.name, make_schema(parts))}"
+        raise SchemaMismatch(topic=topic.name, difference="\n".join(lines), advice=advice)
 
 
 def _becomes(had: str, wanted: str) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -239,6 +240,12 @@ def _flag(value: dict[str, Any], name: str) -> bool:
 def type_text(value: JsonType) -> str:
     """The canonical text of a canonical type."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def command_to_move(topic: str, schema: Schema) -> str:
+    """The command that makes a topic for the records of another one, in other columns."""
+    ddl = shlex.quote(schema_ddl(schema))
+    return f"raftlog topic create {topic}-2 --schema {ddl}"
 
 
 def schema_ddl(schema: Schema) -> str:

@@ -170,11 +170,14 @@ def test_a_repetition_with_another_plan_is_refused(pending):
     assert "with plan another, and the checkpoint (its folder offsets) has another" in finding.cause
 
 
-def test_a_batch_that_was_discarded_in_favour_of_the_logs_is_noted_and_safe(done):
+def test_a_batch_that_is_done_under_another_plan_was_discarded_or_is_not_the_checkpoint_s(done):
+    """A checkpoint with another query's offsets looks as one whose rows `keep` discarded."""
     said = says(stream(2, plan="another"))
-    assert set(found(done, said)) == {Kind.SAFE}
-    writer, _ = judge(read_checkpoint(str(done.path)), said)
-    assert "of another plan than the checkpoint's" in writer.cause
+    finding = found(done, said)[Kind.OTHER_PLAN]
+    assert "of another plan than the checkpoint's" in finding.cause
+    assert "onReplayMismatch=keep" in finding.remedy
+    assert "another query's" in finding.remedy
+    assert code(done, said) == ExitCode.REFUSED
 
 
 def test_batches_that_spark_has_done_and_the_topic_has_not_are_a_loss(done):
