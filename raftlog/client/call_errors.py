@@ -25,9 +25,6 @@ _NO_NODE = {
     "(raftlog.tls.ca.file in Spark) names",
     "WRONG_VERSION_NUMBER": "it does not speak TLS, and client.tls_ca_file (raftlog.tls.ca.file in "
     "Spark) is given",
-    "failed to connect to all addresses; last error: UNAVAILABLE": "it closes the connection at "
-    "once, as a node with TLS does where client.tls_ca_file (raftlog.tls.ca.file in Spark) is not "
-    "given, or no certificate that it trusts (client.tls_cert_file, raftlog.tls.cert.file)",
 }
 """What grpc says of an address where no node can be, in its words and in ours."""
 
@@ -36,7 +33,16 @@ CALL_UNKNOWN = "what listens there does not know this call"
 
 UNREADABLE_ANSWER = "what it answers cannot be read: it is no raftlog node, or of another version"
 
-NO_NODE_PROBLEMS = frozenset((*_NO_NODE.values(), CALL_UNKNOWN, UNREADABLE_ANSWER, OTHER_CLUSTER))
+_CLOSED_AT_ONCE = re.compile("failed to connect to all addresses.*Socket closed", re.DOTALL)
+_WANTS_TLS = (
+    "it closes the connection at once, as a node with TLS does where client.tls_ca_file "
+    "(raftlog.tls.ca.file in Spark) is not given, or no certificate that it trusts "
+    "(client.tls_cert_file, raftlog.tls.cert.file)"
+)
+
+NO_NODE_PROBLEMS = frozenset(
+    (*_NO_NODE.values(), CALL_UNKNOWN, UNREADABLE_ANSWER, OTHER_CLUSTER, _WANTS_TLS)
+)
 """The problems of addresses where no node can be that answers the call."""
 
 _LOST = {
@@ -98,6 +104,8 @@ def typed_error(address: str, error: grpc.RpcError | MalformedRequest) -> Raftlo
 def _in_our_words(details: str) -> str:
     """What happened on the way to a node. grpc's texts begin with its own parts, and end with the
     operating system's reason."""
+    if _CLOSED_AT_ONCE.search(details):
+        return _WANTS_TLS
     for theirs, ours in {**_NO_NODE, **_LOST}.items():
         if theirs in details:
             return ours

@@ -275,6 +275,47 @@ def test_what_happened_on_the_way_to_a_node_is_said_in_our_words(theirs: str, ou
     assert error.cause == f"The node at a:1 gave no answer: {ours}."
 
 
+TRIED = "failed to connect to all addresses; last error: "
+
+
+@pytest.mark.parametrize(
+    ("details", "ours"),
+    [
+        (f"{TRIED}UNAVAILABLE: ipv4:10.0.0.1:1: Socket closed", "as a node with TLS does"),
+        ("Socket closed", "the connection was closed"),
+        (
+            f"{TRIED}UNAVAILABLE: ipv4:10.0.0.1:1: connection attempt timed out before receiving "
+            "SETTINGS frame",
+            "timed out before receiving",
+        ),
+        (
+            f"{TRIED}UNKNOWN: ipv4:10.0.0.1:1: Custom verification check failed with error: "
+            "UNAUTHENTICATED: Hostname Verification Check failed.",
+            "its certificate names other hosts",
+        ),
+        (
+            f"{TRIED}UNKNOWN: ipv4:10.0.0.1:1: Tls handshake failed (TSI_PROTOCOL_FAILURE): "
+            "SSL_ERROR_SSL: error:1000007d:SSL routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED:"
+            " certificate has expired: OK",
+            "its certificate has expired",
+        ),
+        (
+            f"{TRIED}UNKNOWN: ipv4:10.0.0.1:1: Tls handshake failed (TSI_PROTOCOL_FAILURE): "
+            "SSL_ERROR_SSL: error:1000007d:SSL routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED:"
+            " unable to get local issuer certificate: OK",
+            "signed by nobody",
+        ),
+        (
+            f"{TRIED}UNKNOWN: ipv4:10.0.0.1:1: Tls handshake failed (TSI_PROTOCOL_FAILURE): "
+            "SSL_ERROR_SSL: error:100000f7:SSL routines:OPENSSL_internal:WRONG_VERSION_NUMBER: OK",
+            "it does not speak TLS",
+        ),
+    ],
+)
+def test_what_went_wrong_with_tls_is_told_apart(details: str, ours: str) -> None:
+    assert ours in typed_error("a:1", Failed(details)).cause
+
+
 @pytest.mark.parametrize(
     ("code", "details"),
     [
