@@ -152,3 +152,8 @@ def test_an_observer_s_replacement_is_an_observer_and_told_step_by_step(
     assert found == {5: (7,), 7: (1, 2)}
     assert nodes[NodeId(7)].observer
     assert raftlog(*words, "--yes").err.endswith("node 7 has taken node 4's place\n"), "again"
+
+
+def test_the_key_value_store_is_named_before_there_is_one(raftlog: Raftlog) -> None:
+    refused = raftlog("transfer", "(kv)", "--to", 2, code=ExitCode.USAGE)
+    assert "there is no key-value store yet" in refused.err

@@ -95,6 +95,24 @@ def test_a_key_that_the_topic_lacks_is_kept_for_the_producer_to_refuse() -> None
     assert "idd" in rows(b'{"id": 2, "idd": 3}\n', InputFormat.JSON)[0]
 
 
+@pytest.mark.parametrize(
+    ("format_", "data"),
+    [
+        (InputFormat.JSON, b'{"_offset": 7, "id": 2}\n{"id": 2, "_term": 1}\n{"id": 2}\n'),
+        (InputFormat.CSV, b"_offset,id,_term\n7,2,1\n8,2,1\n9,2,\n"),
+    ],
+)
+def test_columns_under_names_of_metadata_are_left_out_of_texts_and_it_is_told_once(
+    format_: InputFormat, data: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    schema = pa.schema([SCHEMA.field("id")])
+    assert rows(data, format_, schema) == [{"id": 2}] * 3
+    assert capsys.readouterr().err.splitlines() == [
+        f"column {name} is left out: the name is reserved for metadata"
+        for name in ("_offset", "_term")
+    ]
+
+
 def test_csv_cells_are_read_with_the_topics_types() -> None:
     data = (
         b"id,text,day,at,local,price,raw,share,yes,clock,delay\n"

@@ -120,6 +120,7 @@ def test_a_projection_that_does_not_fit_is_explained_field_by_field():
     with pytest.raises(SchemaMismatch) as caught:
         check_projection(wanted, topic())
     assert ".schema(...)" in caught.value.remedy
+    assert "the topic was altered after load()" in caught.value.remedy
 
 
 def test_an_array_with_nulls_is_not_read_as_one_without():
