@@ -273,9 +273,9 @@ def _connection(values: OptionValues) -> ConnectionOptions:
 def _tls(values: OptionValues) -> dict[str, str]:
     from raftlog.config_tls import PemFiles, client_files
 
-    ca, cert, key = (f"raftlog.tls.{each}.file" for each in ("ca", "cert", "key"))
-    files = PemFiles(*(values.text(name) or "" for name in (ca, cert, key)))
-    client_files(files, (ca, cert, key))
+    options = PemFiles(*(f"raftlog.tls.{which}.file" for which in PemFiles._fields))
+    files = PemFiles(*(values.text(name) or "" for name in options))
+    client_files(files, options)
     return {f"tls_{name}_file": path for name, path in files._asdict().items()}
 
 

@@ -538,7 +538,7 @@ def tls_files(client: ClientSettings) -> PemFiles | None:
     """What a client trusts and shows; None: it has no TLS. Raises `InvalidOption`."""
     return client_files(
         PemFiles(client.tls_ca_file, client.tls_cert_file, client.tls_key_file),
-        ("client.tls_ca_file", "client.tls_cert_file", "client.tls_key_file"),
+        PemFiles("client.tls_ca_file", "client.tls_cert_file", "client.tls_key_file"),
     )
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from raftlog.config_hosts import PORT_MAX, is_host
 from raftlog.config_section import Section, setting
+from raftlog.config_tls import PemFiles, client_files
 from raftlog.errors import InvalidOption
 
 ROOT_DEFAULT = "/raftlog"
@@ -116,17 +117,6 @@ def refuse_half(section: str, settings: EnsembleSettings) -> None:
     """Refuse settings of an ensemble that do not go together. Raises `InvalidOption`."""
     if settings.zookeeper:
         parse_ensemble(settings.zookeeper, f"{section}.zookeeper")
-    cert, key = settings.zookeeper_cert_file, settings.zookeeper_key_file
-    if bool(cert) != bool(key):
-        given, missing = ("cert", "key") if cert else ("key", "cert")
-        raise InvalidOption(
-            option=f"{section}.zookeeper_{given}_file",
-            problem=f"is given without {section}.zookeeper_{missing}_file",
-            advice="A certificate is of use only with its private key: give both.",
-        )
-    if cert and not settings.zookeeper_ca_file:
-        raise InvalidOption(
-            option=f"{section}.zookeeper_cert_file",
-            problem=f"is given without {section}.zookeeper_ca_file",
-            advice="Say who may sign the ensemble's certificates, or leave both out.",
-        )
+    keys = [f"zookeeper_{which}_file" for which in PemFiles._fields]
+    files = PemFiles(*(getattr(settings, key) for key in keys))
+    client_files(files, PemFiles(*(f"{section}.{key}" for key in keys)))

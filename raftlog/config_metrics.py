@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from raftlog.config_hosts import PORT_MAX, is_host
 from raftlog.config_section import Section, setting
+from raftlog.config_tls import PemFiles, refuse_half_pair
 from raftlog.errors import InvalidOption
 
 
@@ -74,12 +75,5 @@ def listen_of(settings: MetricsSettings, own_port: int) -> Listen | None:
 def refuse_half_metrics(settings: MetricsSettings) -> None:
     """Refuse settings that do not go together. Raises `InvalidOption`."""
     listen_of(settings, own_port=0)
-    if bool(settings.cert_file) != bool(settings.key_file):
-        given, lacking = ("cert_file", "key_file")
-        if settings.key_file:
-            given, lacking = lacking, given
-        raise InvalidOption(
-            option=f"metrics.{given}",
-            problem=f"is given without metrics.{lacking}",
-            advice="Give both, or none.",
-        )
+    files = PemFiles("", settings.cert_file, settings.key_file)
+    refuse_half_pair(files, PemFiles("", "metrics.cert_file", "metrics.key_file"))

@@ -10,7 +10,7 @@ from raftlog.errors import InvalidOption
 
 
 class PemFiles(NamedTuple):
-    """Where certificates and a private key are found."""
+    """Where certificates and a private key are found; or the options that say so."""
 
     ca: str
     """Of who may sign the other side's certificate."""
@@ -68,21 +68,26 @@ def refuse_half_tls(settings: TlsSettings) -> None:
         )
 
 
-def client_files(files: PemFiles, options: tuple[str, str, str]) -> PemFiles | None:
-    """What a client was given by the `options` for CA, certificate and key; None: no TLS. Raises
+def client_files(files: PemFiles, options: PemFiles) -> PemFiles | None:
+    """What one side of a connection was given by the `options`; None: no TLS. Raises
     `InvalidOption` for what does not go together."""
-    ca, cert, key = options
-    if bool(files.cert) != bool(files.key):
-        there, lacking = (cert, key) if files.cert else (key, cert)
-        raise InvalidOption(
-            option=there,
-            problem=f"is given without {lacking}",
-            advice="A certificate is of use only with its private key: give both.",
-        )
+    refuse_half_pair(files, options)
     if files.cert and not files.ca:
         raise InvalidOption(
-            option=cert,
-            problem=f"is given without {ca}",
-            advice="Say who may sign the nodes' certificates, or leave both out.",
+            option=options.cert,
+            problem=f"is given without {options.ca}",
+            advice="Say who may sign the other side's certificates, or leave both out.",
         )
     return files if files.ca else None
+
+
+def refuse_half_pair(files: PemFiles, options: PemFiles) -> None:
+    """Refuse a certificate without its key, or a key without its certificate. Raises
+    `InvalidOption`, which names the `options`."""
+    if bool(files.cert) != bool(files.key):
+        given, missing = (options.cert, options.key) if files.cert else (options.key, options.cert)
+        raise InvalidOption(
+            option=given,
+            problem=f"is given without {missing}",
+            advice="A certificate is of use only with its private key: give both.",
+        )

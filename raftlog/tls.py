@@ -54,11 +54,11 @@ class Certificates:
     def __init__(
         self,
         files: PemFiles,
-        options: tuple[str, str, str],
+        options: PemFiles,
         on_problem: Callable[[str], None] = lambda problem: None,
     ) -> None:
-        """Reads the files. `options` name those for CA, certificate and key; `on_problem` is told
-        what is wrong with later ones. Raises `InvalidOption`."""
+        """Reads the files, which the `options` name; `on_problem` is told what is wrong with later
+        ones. Raises `InvalidOption`."""
         self._files = files
         self._on_problem = on_problem
         self._stamp = _stamp(files)

@@ -65,10 +65,14 @@ PACKAGES = {
     "raftlog.config_section": Package(ours=(), third_party=("pydantic",)),
     "raftlog.config_hosts": Package(ours=()),
     "raftlog.config_secrets": Package(ours=()),
-    "raftlog.config_metrics": Package(ours=("raftlog.config_hosts", "raftlog.config_section")),
+    "raftlog.config_metrics": Package(
+        ours=("raftlog.config_hosts", "raftlog.config_section", "raftlog.config_tls")
+    ),
     "raftlog.config_tls": Package(ours=("raftlog.config_hosts", "raftlog.config_section")),
     "raftlog.config_problems": Package(ours=("raftlog.config_section",), third_party=("pydantic",)),
-    "raftlog.config_ensemble": Package(ours=("raftlog.config_hosts", "raftlog.config_section")),
+    "raftlog.config_ensemble": Package(
+        ours=("raftlog.config_hosts", "raftlog.config_section", "raftlog.config_tls")
+    ),
     "raftlog.config_raft": Package(ours=("raftlog.config_section",)),
     "raftlog.config": Package(
         ours=(
@@ -178,6 +182,7 @@ PACKAGES = {
             "raftlog.config_ensemble",
             "raftlog.config_hosts",
             "raftlog.config_section",
+            "raftlog.config_tls",
             "raftlog.placement",
             "raftlog.predicates.predicate",
             "raftlog.records",
@@ -192,6 +197,7 @@ PACKAGES = {
             "raftlog.config",
             "raftlog.config_hosts",
             "raftlog.config_metrics",
+            "raftlog.config_tls",
             "raftlog.core",
             "raftlog.discovery",
             "raftlog.metrics",
@@ -246,7 +252,12 @@ PACKAGES = {
         inside_functions=("raftlog.server",),
     ),
     "raftlog.cli.certs": Package(
-        ours=("raftlog.cli", "raftlog.certificates", "raftlog.config_hosts"),
+        ours=(
+            "raftlog.cli",
+            "raftlog.certificates",
+            "raftlog.client.arguments",
+            "raftlog.config_hosts",
+        ),
         third_party=("typer",),
     ),
     # What it knows of checkpoints needs no Spark, which a test makes sure of.

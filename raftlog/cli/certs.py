@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from raftlog.certificates import Made
 
 DAYS = 365
-NODE_MAX = 2**31 - 1
 
 
 def certs(
@@ -74,6 +73,8 @@ def make_in(cluster: ClusterFolder, others: dict[int, str], days: int = DAYS) ->
 
 
 def _others(texts: Iterable[str]) -> Iterable[tuple[int, str]]:
+    from raftlog.client.arguments import NODE_MAX
+
     for text in texts:
         number, _, host = text.partition("=")
         is_node = number.isascii() and number.isdecimal() and 0 < int(number) <= NODE_MAX

@@ -8,6 +8,7 @@ import grpc
 
 from raftlog.client.forks import in_each_child, leave_alone
 from raftlog.config import ClientSettings, tls_files
+from raftlog.config_tls import PemFiles
 from raftlog.errors import InvalidOption
 from raftlog.tls import Certificates, Pem, open_channel
 from raftlog.wire.calls import SERVICE
@@ -28,26 +29,17 @@ CHANNEL_OPTIONS = (
 waits for `client.try_timeout_s`, then another node is asked."""
 
 
-_FILES = ("ca", "cert", "key")
-
-
-def certificates_of(settings: ClientSettings) -> Certificates | None:
-    """What a client trusts and shows; None: it has no TLS. Raises `InvalidOption`."""
-    files = tls_files(settings)
-    if files is None:
-        return None
-    ca, cert, key = (
-        f"client.tls_{each}_file (raftlog.tls.{each}.file in Spark)" for each in _FILES
-    )
-    return Certificates(files, (ca, cert, key))
-
-
 class Channels:
     """Channels by address, opened on first use. A forked child opens its own."""
 
-    def __init__(self, certificates: Certificates | None) -> None:
-        """Without `certificates` nothing is encrypted."""
-        self._certificates = certificates
+    def __init__(self, settings: ClientSettings) -> None:
+        """Reads what the client trusts and shows, if it has TLS. Raises `InvalidOption`."""
+        files = tls_files(settings)
+        names = (
+            f"client.tls_{which}_file (raftlog.tls.{which}.file in Spark)"
+            for which in PemFiles._fields
+        )
+        self._certificates = None if files is None else Certificates(files, PemFiles(*names))
         self._pem: Pem | None = None
         """That of the channels."""
         self._lock = threading.Lock()
@@ -71,6 +63,12 @@ class Channels:
             self._stubs = {}
         for channel in channels.values():
             channel.close()
+
+    def own(self, address: str) -> grpc.Channel:
+        """A channel that is the caller's to close, and that nothing else uses."""
+        with self._lock:
+            self._follow_certificates()
+            return open_channel(address, self._pem, CHANNEL_OPTIONS)
 
     def unary(self, address: str, method: str) -> grpc.UnaryUnaryMultiCallable[bytes, bytes]:
         """A call with one reply. Raises `InvalidOption` after `close`."""
@@ -106,6 +104,7 @@ class Channels:
     def _follow_certificates(self) -> None:
         """Let go of channels with a former certificate: calls in flight keep theirs. Call it with
         the lock held."""
-        if self._certificates is not None and (pem := self._certificates.current()) != self._pem:
+        pem = None if self._certificates is None else self._certificates.current()
+        if pem is not self._pem:
             self._pem = pem
             self._channels, self._stubs = {}, {}

@@ -23,7 +23,7 @@ import grpc
 import tenacity
 
 from raftlog.client.call_errors import typed_error
-from raftlog.client.channels import CHANNEL_OPTIONS, Channels, certificates_of
+from raftlog.client.channels import Channels
 from raftlog.client.forks import in_each_child
 from raftlog.client.retries import Deadline, Failures, is_retriable, pause_s, try_seconds
 from raftlog.client.servers import parse_servers
@@ -42,7 +42,6 @@ from raftlog.errors import (
     RaftlogError,
     UnknownWriter,
 )
-from raftlog.tls import open_channel
 from raftlog.wire.calls import (
     CLUSTER_METADATA_KEY,
     DESCRIBE_CLUSTER,
@@ -103,7 +102,6 @@ class Connection:
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
-        self._certificates = certificates_of(settings)
         self._zookeeper: ZooKeeperServers | None = None
         self._bootstrap: tuple[str, ...] = ()
         """The nodes to ask first. Empty until ZooKeeper has named them, if it is to."""
@@ -116,7 +114,7 @@ class Connection:
         self._lock = threading.Lock()
         self._finding = threading.Lock()
         in_each_child(self, Connection._begin_again)
-        self._channels = Channels(self._certificates)
+        self._channels = Channels(settings)
         self._leaders: dict[GroupId, str] = {}
         self._avoided_until_s: dict[str, float] = {}
         self._answered = False
@@ -518,8 +516,7 @@ class Connection:
     def _describe(self, address: str, timeout_s: float) -> ClusterDescription:
         """What a node says of itself that ZooKeeper names. Nothing is remembered of the address."""
         request = encode_request(DESCRIBE_CLUSTER, DescribeCluster())
-        pem = self._certificates.current() if self._certificates is not None else None
-        with open_channel(address, pem, CHANNEL_OPTIONS) as channel:
+        with self._channels.own(address) as channel:
             stub: grpc.UnaryUnaryMultiCallable[bytes, bytes]
             stub = channel.unary_unary(f"/{SERVICE}/{DESCRIBE_CLUSTER.name}")
             try:

@@ -58,7 +58,8 @@ class SharedProducers:
             return self._append(topic, data, deadline)
 
     def altered(self, topic: TopicInfo) -> None:
-        """Appends to this topic are judged by these columns from now on."""
+        """This client altered the topic. Its next append must not be taken as it was before, by a
+        leader that has not heard of the change yet."""
         for key in (topic.name, topic.group):
             producer = self._producers.get(key)
             if producer is not None:

@@ -41,8 +41,10 @@ def difference(schema: Schema, given: pa.Schema) -> str | None:
     are null.
     """
     # Older versions of Arrow cannot hash a schema with metadata.
-    own = [field.remove_metadata() for field in given if not is_metadata(field)]
-    return _difference(schema, pa.schema(own))
+    given = given.remove_metadata()
+    if not _RESERVED.isdisjoint(given.names):
+        given = pa.schema([field for field in given if not is_metadata(field)])
+    return _difference(schema, given)
 
 
 @lru_cache(maxsize=256)
@@ -72,6 +74,7 @@ def _reserved(name: str) -> str:
     return f"; {_IS_RESERVED}" if name in RESERVED_NAMES else ""
 
 
+_RESERVED = frozenset(RESERVED_NAMES)
 _IS_RESERVED = "the name is reserved for metadata: leave the column out or rename it"
 
 

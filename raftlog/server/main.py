@@ -25,6 +25,7 @@ from prometheus_client import GCCollector, PlatformCollector, ProcessCollector
 from raftlog.config import Settings
 from raftlog.config_hosts import PORT_MAX, is_loopback
 from raftlog.config_metrics import listen_of
+from raftlog.config_tls import PemFiles
 from raftlog.core.ready import Role
 from raftlog.core.types import NodeId, Payload
 from raftlog.errors import (
@@ -186,7 +187,7 @@ def _channels(settings: Settings, cluster_id: str, node: NodeId) -> PeerChannels
     if files is not None:
         certificates = Certificates(
             files,
-            ("tls.ca_file", "tls.cert_file", "tls.key_file"),
+            PemFiles("tls.ca_file", "tls.cert_file", "tls.key_file"),
             lambda problem: log.error("new certificate refused", cause=problem),
         )
     return PeerChannels(cluster_id, certificates, settings.tls.peer_port_offset)

@@ -115,7 +115,7 @@ def said_as_node_2(cluster: ProcessCluster, port: int, files: PemFiles) -> Raftl
         boot_id="b",
         address=cluster.address(2),
     )
-    pem = Certificates(files, ("ca", "cert", "key")).current()
+    pem = Certificates(files, PemFiles("ca", "cert", "key")).current()
     with open_channel(f"127.0.0.1:{port}", pem, ()) as channel:
         stream = channel.stream_stream(STREAM_METHOD)(iter([encode_hello(hello)]), timeout=WAIT_S)
         with pytest.raises(grpc.RpcError) as caught:

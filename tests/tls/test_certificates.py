@@ -16,7 +16,7 @@ from raftlog.config_tls import PemFiles
 from raftlog.errors import InvalidOption
 from raftlog.tls import Certificates, Pem, peer_name
 
-OPTIONS = ("the ca", "the cert", "the key")
+OPTIONS = PemFiles("the ca", "the cert", "the key")
 
 
 def made(folder: Path, cluster_id: str = "c") -> PemFiles:
