@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from raftlog.errors import DataLoss, InvalidOption
 from raftlog.spark import offsets
-from raftlog.spark.plan import DIGEST_BYTES, opened, without_secrets
+from raftlog.spark.checkpoint_files import opened, without_secrets
+from raftlog.spark.plan import DIGEST_BYTES
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

@@ -12,10 +12,9 @@ import hashlib
 import json
 import logging
 import os
-import re
-import threading
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import unquote
+
+from raftlog.spark.checkpoint_files import Unread, ask, without_secrets
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -45,25 +44,8 @@ CHUNK_BYTES = 1 << 20
 """The length of the digest, which replays compare, so it is no setting, and the bytes of a plan
 that are read at once."""
 
-_PARAMETER = re.compile(
-    r"(?i)[?&#;]([^=&?#;/]*(?:key|secret|token|password|sig|credential|sas)[^=&?#;/]*)=([^&]+)"
-)
-"""The name and the value of a URI's parameter that may be secret."""
-_HIDDEN = "***"
-_TELLING_CHARACTERS = 6
-"""A shorter secret may be part of a word, and is hidden only where a URI has it."""
-
 _unread_said: set[tuple[int, Asking]] = set()
 """(process id, kind of write) of the warnings that a plan cannot be read."""
-
-_silent: set[tuple[int, str]] = set()
-"""(process id, location) of checkpoints that did not answer in time. They are not asked again."""
-
-
-class _Unread(NamedTuple):
-    """Why there is no digest."""
-
-    problem: str
 
 
 def location_of(option: str, setting: str, query_name: str) -> str:
@@ -87,9 +69,9 @@ def plan_digest(
     the timeout is not asked again.
     """
     outcome = (
-        _read_in_time(location, query_id, batch, timeout_s)
+        ask(location, lambda files, folder: _digest(files, folder, query_id, batch), timeout_s)
         if location
-        else _Unread(asking.without_location)
+        else Unread(asking.without_location)
     )
     if isinstance(outcome, str):
         return outcome
@@ -101,84 +83,19 @@ def plan_digest(
             "written. %s",
             repr(without_secrets(location, location)) if location else "",
             query_id,
-            without_secrets(outcome.problem, location),
+            outcome.problem,
             asking.advice,
         )
     return ""
 
 
-def _read_in_time(location: str, query_id: str, batch: int, timeout_s: float) -> str | _Unread:
-    here = (os.getpid(), location)
-    if here in _silent:
-        return _Unread("it did not answer before")
-    outcomes: list[str | _Unread] = []
-    reader = threading.Thread(
-        target=lambda: outcomes.append(_read(location, query_id, batch)),
-        name="raftlog-plan",
-        daemon=True,
-    )
-    reader.start()
-    reader.join(timeout_s)
-    if reader.is_alive():
-        _silent.add(here)
-        return _Unread(f"it did not answer within {timeout_s:g} s")
-    assert outcomes, "the reader ended with an error that is a defect"
-    return outcomes[0]
-
-
-def _read(location: str, query_id: str, batch: int) -> str | _Unread:
-    import pyarrow as pa
-
-    try:
-        files, folder = opened(location)
-        with files.open_input_stream(f"{folder}/metadata") as stream:
-            owner = json.loads(stream.read())["id"]
-        if owner != query_id:
-            return _Unread(f"it belongs to query {owner}")
-        digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
-        with files.open_input_stream(f"{folder}/offsets/{batch}", compression=None) as stream:
-            while chunk := stream.read(CHUNK_BYTES):
-                digest.update(chunk)
-        return digest.hexdigest()
-    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
-        return _Unread(f"{type(error).__name__}: {error}")
-
-
-def opened(location: str) -> tuple[FileSystem, str]:
-    """The file system and the folder of a checkpoint, without asking either.
-
-    Hadoop's local paths are not URIs: nothing in them is escaped. Its names for S3's clients all
-    mean S3.
-    """
-    from pyarrow import fs
-
-    scheme, colon, rest = location.partition(":")
-    if not colon or "/" in scheme:
-        return fs.LocalFileSystem(), location.rstrip("/")
-    if scheme == "file":
-        return fs.LocalFileSystem(), "/" + rest.strip("/")
-    if scheme in ("s3a", "s3n"):
-        scheme = "s3"
-    files, folder = fs.FileSystem.from_uri(f"{scheme}:{rest}")
-    return files, folder.rstrip("/")
-
-
-def without_secrets(text: str, location: str) -> str:
-    """A text about a location, with neither its password nor the values of its parameters that may
-    be secret, if it is a URI.
-
-    Who writes a URI may forget to escape what is in a secret. So a password is all from the first
-    colon to the last `@`, and a parameter is looked for wherever it stands.
-    """
-    _, is_uri, rest = location.partition("://")
-    if not is_uri:
-        return text
-    user, _, _ = rest.rpartition("@")
-    _, _, password = user.partition(":")
-    found = [password, *(value for _, value in _PARAMETER.findall(location))]
-    for secret in filter(None, (form for each in found for form in (each, unquote(each)))):
-        for before, after in ((":", "@"), ("=", "")):
-            text = text.replace(f"{before}{secret}{after}", f"{before}{_HIDDEN}{after}")
-        if len(secret) >= _TELLING_CHARACTERS:
-            text = text.replace(secret, _HIDDEN)
-    return text
+def _digest(files: FileSystem, folder: str, query_id: str, batch: int) -> str | Unread:
+    with files.open_input_stream(f"{folder}/metadata") as stream:
+        owner = json.loads(stream.read())["id"]
+    if owner != query_id:
+        return Unread(f"it belongs to query {owner}")
+    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    with files.open_input_stream(f"{folder}/offsets/{batch}", compression=None) as stream:
+        while chunk := stream.read(CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from raftlog.errors import RaftlogError
+from raftlog.spark.worker_process import report_without_traceback
 
 LOGGER = "raftlog.spark"
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -43,7 +44,10 @@ R = TypeVar("R")
 
 
 def errors_logged(method: Callable[P, R]) -> Callable[P, R]:
-    """Log the method's error as one line, too: Spark's own report has it amid hundreds of lines."""
+    """Log the method's error as one line, and let Spark report it without the method's traceback.
+
+    What a user can mend is in the error's words, which Spark would print below that traceback.
+    """
 
     @functools.wraps(method)
     def logged(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -51,7 +55,10 @@ def errors_logged(method: Callable[P, R]) -> Callable[P, R]:
             return method(*args, **kwargs)
         except RaftlogError as error:
             text = " ".join(str(error).split())
-            logging.getLogger(LOGGER).error("%s: %s", type(error).__name__, text)
+            logger = logging.getLogger(LOGGER)
+            logger.error("%s: %s", type(error).__name__, text)
+            logger.debug("It was raised here.", exc_info=True)
+            report_without_traceback()
             raise
 
     return logged

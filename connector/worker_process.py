@@ -1,4 +1,4 @@
-"""What the connector does once in a Python worker of Spark's: it keeps garbage collections short.
+"""What the connector changes in a Python worker of Spark's: garbage collections, error reports.
 
 Spark collects garbage after each task, over all objects of the process. Most of these are modules,
 which stay: to visit them takes tens of milliseconds, several times for each micro-batch. So after
@@ -29,6 +29,15 @@ def keep_collections_short() -> None:
     if SparkFiles._is_running_on_worker and os.getpid() not in _freezes:
         _freezes[os.getpid()] = 0
         gc.callbacks.append(_freeze)
+
+
+def report_without_traceback() -> None:
+    """Let Spark report the error that ends this Python worker as `type: message`, as the setting
+    `spark.sql.execution.pyspark.udf.hideTraceback.enabled` does for all errors."""
+    from pyspark import SparkFiles
+
+    if SparkFiles._is_running_on_worker:
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
 
 
 def _freeze(phase: str, info: dict[str, int]) -> None:

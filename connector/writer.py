@@ -35,6 +35,7 @@ from pyspark.sql.types import StructType
 from raftlog.errors import InvalidOption, RaftlogError, TopicNotFound, TopicRecreated
 from raftlog.spark import connection, query_names, slow_writes, target, written_topics
 from raftlog.spark.declarations import Endpoint
+from raftlog.spark.first_batch import may_be_first_batch
 from raftlog.spark.metadata_columns import check_reserved
 from raftlog.spark.options import CreateTopic, SinkOptions, sink_options
 from raftlog.spark.plan import IN_FOREACH_BATCH, location_of, plan_digest
@@ -87,13 +88,18 @@ def stream_writer(
     """A stream's writer. Spark calls this twice for each batch, in two processes; it changes
     nothing.
 
-    One process is `planning`, and looks the topic up, if all rows go to one. The other ends the
+    One process is `planning`, and looks the topic up, if all rows go to one. For what seems to be
+    the query's first batch, it does not wait long for the cluster. The other process ends the
     batch, and learns the topics from the tasks. Only tasks are told which batch it is for. So they
     create a topic that does not exist.
     `overwrite`: the query's output mode is complete.
     """
     options = sink_options(given, Endpoint.STREAM_SINK)
     rows = _rows(options, schema, overwrite)
+    if planning and may_be_first_batch(
+        options.checkpoint_location, options.connection.request_timeout_s
+    ):
+        connection.check_reachable(options.connection)
     if planning and rows.column is None:
         rows = replace(rows, topic=target.find(options, options.topic, schema), looked=True)
     return RaftlogStreamWriter(options, rows, overwrite=overwrite)

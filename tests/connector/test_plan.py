@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from raftlog.spark import plan
+from raftlog.spark import checkpoint_files, plan
 from raftlog.spark.plan import IN_FOREACH_BATCH, location_of, plan_digest
 
 QUERY = "5a0d2b8e-0f52-4b55-8a0a-1c2d3e4f5a6b"
@@ -21,7 +21,7 @@ TIMEOUT_S = 30.0
 def silent_process(monkeypatch):
     """A process that has warned of nothing yet."""
     monkeypatch.setattr(plan, "_unread_said", set())
-    monkeypatch.setattr(plan, "_silent", set())
+    monkeypatch.setattr(checkpoint_files, "_silent", set())
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_a_storage_that_does_not_answer_is_given_up_in_time_and_not_asked_again(
     assert plan_digest(str(checkpoint), QUERY, 3, timeout_s=1e9) == "", "it would wait for ever"
     os.close(os.open(checkpoint / "metadata", os.O_WRONLY))  # it is opened, and empty
     for thread in threading.enumerate():
-        if thread.name == "raftlog-plan":
+        if thread.name == "raftlog-checkpoint":
             thread.join(TIMEOUT_S)
             assert not thread.is_alive()
 
