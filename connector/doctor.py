@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from raftlog.client.query_names import topic_of
 from raftlog.client.written_topics import first_epoch
 from raftlog.errors import DataLoss, ExitCode, TopicNotFound, TopicRecreated
 from raftlog.spark import offsets
@@ -41,13 +42,17 @@ def examine(
 ) -> Diagnosis:
     """Compare the checkpoint at `location` with the client's cluster, by linearizable reads.
 
-    `sink` is the topic that the query writes ("": look for its writer in all topics), `writer` its
-    txnAppId. `now_us` is the time, or 0 if the query is known to be stopped. Raises `InvalidOption`
-    if the place cannot be read, and what the client's calls raise.
+    `sink` is the topic that the query writes ("": look for its writer in all topics; if none has
+    it, the topic that the query is known to have written), `writer` its txnAppId. `now_us` is the
+    time, or 0 if the query is known to be stopped. Raises `InvalidOption` if the place cannot be
+    read, and what the client's calls raise.
     """
     checkpoint = read_checkpoint(location)
     cluster = Cluster(id=client.cluster_id(), servers=_servers(client))
     writers, sink_exists = _writers(client, checkpoint, sink, writer)
+    if not writers and not sink and (noted := topic_of(client.kv, checkpoint.query_id)):
+        sink = noted
+        writers, sink_exists = _writers(client, checkpoint, sink, writer)
     says = LogSays(
         cluster=cluster,
         marks={topic: _mark(client, topic) for topic in _topics_read(checkpoint)},

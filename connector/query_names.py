@@ -57,10 +57,11 @@ def check(client: LogClient, topic: TopicInfo, key: EpochKey, options: SinkOptio
 
 
 def note(client: LogClient, topic: TopicInfo, key: EpochKey, options: SinkOptions) -> None:
-    """Remember under which name the query writes, with this process's first batch of it."""
+    """Remember under which name the query writes, with this process's first batch of it: for the
+    check above, and for whoever asks later where the query wrote (`raftlog doctor`)."""
     name = options.query_name
     here = (os.getpid(), topic.incarnation, name, key.query_id)
-    if not name or options.txn_app_id is not None or here in _noted:
+    if here in _noted:
         return
     try:
         if known_query(client.kv, topic, name) != key.query_id:
@@ -96,8 +97,8 @@ def _warn(error: RaftlogError) -> None:
         return
     _said.add((os.getpid(), type(error).__name__))
     log.warning(
-        "The query's name is not known to the log (%s: %s) So it is not noticed if its checkpoint "
-        "is lost.",
+        "The log could not be asked for the query's name, or told it (%s: %s) So it is not noticed "
+        "if its checkpoint is lost.",
         type(error).__name__,
         error,
     )

@@ -1,8 +1,9 @@
-"""Which query wrote a topic under which name: a hint that a lost checkpoint leaves behind.
+"""Which query wrote a topic under which name: a hint that a lost checkpoint or topic leaves behind.
 
 Spark lets a query have a name, and gives it an id that is kept only in its checkpoint. The id is
-the writer of exactly-once; the name is no identity, because any query may have it. So the name of a
-topic's last query of that name is one key of the cluster's key-value store, not part of the topic.
+the writer of exactly-once; the name is no identity, because any query may have it. So a topic's
+last query of a name, also of the name "", is one key of the cluster's key-value store, not part of
+the topic. It outlives the topic.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 
 from raftlog.client.key_values import KeyValueStore
 from raftlog.machines.commands import TopicInfo
+from raftlog.machines.kv_commands import KeyValue
 
 KEY_PREFIX = "raftlog/queries/"
 """What the keys begin with: prefix, the topic's incarnation, `/`, the name."""
@@ -27,17 +29,27 @@ def known_query(store: KeyValueStore, topic: TopicInfo, name: str) -> str:
     if len(name) > NAME_CHARACTERS_MAX:
         return ""
     found = store.get(_key(topic, name))
-    if found is None:
-        return ""
-    value = json.loads(found.value)
-    return str(value["query_id"]) if value["v"] == _FORMAT_VERSION else ""
+    return _noted(found).get("query_id", "") if found is not None else ""
+
+
+def topic_of(store: KeyValueStore, query_id: str) -> str:
+    """The name of a topic that the query was the last of its name to write; "" if none is known.
+    The topic may be gone since."""
+    noted = (_noted(found) for found in store.scan(KEY_PREFIX))
+    return next((each.get("topic", "") for each in noted if each.get("query_id") == query_id), "")
 
 
 def note_query(store: KeyValueStore, topic: TopicInfo, name: str, query_id: str) -> None:
     """Remember the query, in place of an earlier one of the name."""
     if len(name) <= NAME_CHARACTERS_MAX:
-        value = {"v": _FORMAT_VERSION, "query_id": query_id}
+        value = {"v": _FORMAT_VERSION, "query_id": query_id, "topic": topic.name}
         store.put(_key(topic, name), json.dumps(value).encode())
+
+
+def _noted(found: KeyValue) -> dict[str, str]:
+    """What a key says; nothing if a later version wrote it."""
+    value = json.loads(found.value)
+    return {key: str(each) for key, each in value.items()} if value["v"] == _FORMAT_VERSION else {}
 
 
 def _key(topic: TopicInfo, name: str) -> str:
