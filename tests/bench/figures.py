@@ -75,7 +75,7 @@ TARGETS: dict[str, Target] = {
     "log_to_spark_rows_per_s": _at_least(5e6, 10e6),
     "spark_to_log_default_rows_per_s": _at_least(1e6, None),
     "spark_to_log_raised_rows_per_s": _at_least(None, 3e6),
-    "micro_batch_ratio": _at_most(1.5, 1.15),
+    "micro_batch_ratio": _at_most(1.5, 1.1),
     "two_of_ten_columns_ratio": _at_least(None, 3.0),
     "filtered_read_ratio": _at_least(None, 20.0),
     "kafka_write_ratio": _at_least(1.0, 2.0),
