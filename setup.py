@@ -37,6 +37,8 @@ CLIENT = [
 ]
 SERVER = [
     "cryptography>=44,<51",
+    "PyJWT>=2.10,<3",
+    "cachetools>=5.5,<8",
     "uvloop>=0.21,<1; platform_system != 'Windows'",
     "grpcio-health-checking>=1.85.1,<2",
     "prometheus-client>=0.21,<1",
@@ -66,6 +68,7 @@ DEV = [
     "pymdown-extensions<13",  # of which mkdocs-material takes any: 13 wants Python 3.11.5
     "mypy>=2.4,<2.5",
     "pyarrow-stubs>=20.0.0.20260819",
+    "types-cachetools>=5.5",
     "types-grpcio>=1.85.0,<2",
     "types-grpcio-health-checking>=1.0.0.20261021",
     "types-protobuf>=7.35.1,<8",

@@ -89,6 +89,7 @@ def _opened(options: ConnectionOptions, timeout_s: float, *, patient: bool) -> L
         "tls_ca_file": options.tls_ca_file,
         "tls_cert_file": options.tls_cert_file,
         "tls_key_file": options.tls_key_file,
+        "token": options.token,
     }
     if patient:
         update["refused_timeout_s"] = timeout_s

@@ -85,6 +85,14 @@ OPTIONS: tuple[Option, ...] = (
         doc="PEM file with that certificate's private key.",
     ),
     Option(
+        name="raftlog.auth.token",
+        endpoints=SOURCES | SINKS,
+        setting="token",
+        doc="Where the token is that says who calls: file:PATH, env:NAME or command:LINE, never "
+        "the token itself. Executors read it too: --files brings a file, and "
+        "spark.executorEnv.NAME sets a variable.",
+    ),
+    Option(
         name="raftlog.request.timeout.ms",
         endpoints=SOURCES | SINKS,
         setting="request_timeout_s",

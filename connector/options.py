@@ -60,6 +60,8 @@ class ConnectionOptions:
     """"": no TLS."""
     tls_cert_file: str = ""
     tls_key_file: str = ""
+    token: str = ""
+    """Where the caller's token is; "": there is none."""
 
     @property
     def servers(self) -> str:
@@ -267,6 +269,7 @@ def _connection(values: OptionValues) -> ConnectionOptions:
         request_timeout_s=values.count("raftlog.request.timeout.ms") / 1000,
         rack=values.text("raftlog.client.rack") or "",
         **_tls(values),
+        token=_token(values),
     )
 
 
@@ -277,6 +280,21 @@ def _tls(values: OptionValues) -> dict[str, str]:
     files = PemFiles(*(values.text(name) or "" for name in options))
     client_files(files, options)
     return {f"tls_{name}_file": path for name, path in files._asdict().items()}
+
+
+def _token(values: OptionValues) -> str:
+    from raftlog.config_secrets import refuse_no_reference
+
+    option = "raftlog.auth.token"
+    reference = values.text(option) or ""
+    refuse_no_reference(option, reference)
+    if reference and not values.text("raftlog.tls.ca.file"):
+        raise InvalidOption(
+            option=option,
+            problem="is given without raftlog.tls.ca.file",
+            advice="A token is sent only over TLS: say who may sign the nodes' certificates.",
+        )
+    return reference
 
 
 def _found_by(values: OptionValues) -> tuple[str, str]:

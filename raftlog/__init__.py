@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
+    from raftlog.auth.caller import Caller, Means
     from raftlog.client.arguments import ReadPreference
     from raftlog.client.attempt import Attempt
     from raftlog.client.cluster_members import ClusterMembers
@@ -60,6 +61,8 @@ _HOMES = {
     "LogEntry": "raftlog.wire.group_calls",
     "connect": "raftlog.client.connect",
     "LogClient": "raftlog.client.log_client",
+    "Caller": "raftlog.auth.caller",
+    "Means": "raftlog.auth.caller",
     "Producer": "raftlog.client.producer",
     "Attempt": "raftlog.client.attempt",
     "Watermark": "raftlog.client.watermark",
@@ -117,6 +120,8 @@ __all__ = [
     "__version__",
     "connect",
     "LogClient",
+    "Caller",
+    "Means",
     "LogEntry",
     "Producer",
     "Attempt",

@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import ValidationError, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, SettingsConfigDict
 
+from raftlog.config_auth import AuthSettings, refuse_half_auth
 from raftlog.config_ensemble import DiscoverySettings, EnsembleSettings, refuse_half
 from raftlog.config_hosts import PORT_MAX
 from raftlog.config_metrics import MetricsSettings, refuse_half_metrics
@@ -36,6 +37,7 @@ from raftlog.config_problems import (
     refuse_unknown_variables,
 )
 from raftlog.config_raft import RaftSettings
+from raftlog.config_secrets import refuse_no_reference
 from raftlog.config_section import GIB, KIB, MIB, Renamed, Section, limits, setting
 from raftlog.config_tls import PemFiles, TlsSettings, client_files, refuse_half_tls
 from raftlog.errors import InvalidOption
@@ -67,6 +69,12 @@ class ClientSettings(EnsembleSettings):
         "", "PEM file with the certificate to show to nodes, where they ask for one."
     )
     tls_key_file: str = setting("", "PEM file with that certificate's private key.")
+    token: str = setting(
+        "",
+        "Where the token is that says who calls: `file:PATH`, `env:NAME`, or `command:LINE`, a "
+        "program that prints it and is run without a shell, again every minute. It is sent only "
+        "over TLS.",
+    )
     rack: str = setting("", "Where this client stands. It reads from nodes of this rack first.")
     request_timeout_s: float = setting(
         30.0,
@@ -435,6 +443,7 @@ class Settings(BaseSettings):
     up: UpSettings = UpSettings()
     discovery: DiscoverySettings = DiscoverySettings()
     tls: TlsSettings = TlsSettings()
+    auth: AuthSettings = AuthSettings()
     metrics: MetricsSettings = MetricsSettings()
 
     @model_validator(mode="after")
@@ -490,6 +499,7 @@ SECTIONS: dict[str, type[Section]] = {
     "up": UpSettings,
     "discovery": DiscoverySettings,
     "tls": TlsSettings,
+    "auth": AuthSettings,
     "metrics": MetricsSettings,
 }
 
@@ -514,7 +524,9 @@ def validate(settings: Settings) -> None:
     refuse_half("discovery", settings.discovery)
     refuse_half_metrics(settings.metrics)
     refuse_half_tls(settings.tls)
+    refuse_half_auth(settings.auth)
     tls_files(client)
+    refuse_no_reference("client.token", client.token)
     raft = settings.raft
     lease_s = raft.lease_us() / 1_000_000
     if raft.leader_lease and lease_s <= raft.heartbeat_interval_s:
@@ -540,6 +552,17 @@ def tls_files(client: ClientSettings) -> PemFiles | None:
         PemFiles(client.tls_ca_file, client.tls_cert_file, client.tls_key_file),
         PemFiles("client.tls_ca_file", "client.tls_cert_file", "client.tls_key_file"),
     )
+
+
+def refuse_bare_token(client: ClientSettings) -> None:
+    """Refuse a token that would be sent unencrypted. Raises `InvalidOption`."""
+    if client.token and not client.tls_ca_file:
+        raise InvalidOption(
+            option="client.token",
+            problem="is given without client.tls_ca_file",
+            advice="A token is sent only over TLS: say who may sign the nodes' certificates "
+            "(in Spark raftlog.tls.ca.file).",
+        )
 
 
 def _value(settings: Settings, name: str) -> float:

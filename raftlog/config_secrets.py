@@ -8,6 +8,23 @@ from pathlib import Path
 
 from raftlog.errors import InvalidOption
 
+TOKEN_KINDS = ("file", "env", "command")
+TOKEN_ADVICE = (
+    "Give file:PATH of a readable file that holds only the token, env:NAME of a variable that "
+    "does, or command:LINE of a program that prints it."
+)
+"""How a client's token is found, and what to say if it is not."""
+
+
+def refuse_no_reference(option: str, reference: str) -> None:
+    """Refuse what does not say where a client's token is; "" says that there is none. Raises
+    `InvalidOption`, which does not show it: it may be the token itself, by mistake."""
+    kind, _, where = reference.partition(":")
+    if reference and (kind not in TOKEN_KINDS or not where):
+        raise InvalidOption(
+            option=option, problem="does not say where a token is", advice=TOKEN_ADVICE
+        )
+
 
 def read_secret(option: str, reference: str, form: str = "a text") -> str:
     """What stands in the file or variable that `file:PATH` or `env:NAME` names, without white space

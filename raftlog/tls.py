@@ -18,11 +18,15 @@ import grpc
 import grpc.aio
 
 from raftlog.config_tls import PemFiles
+from raftlog.core.types import NodeId
 from raftlog.errors import InvalidOption
 
 _LOOK_AGAIN_S = 1.0
 """Files are looked at again after so long. No setting: a certificate is replaced days before the
 former one ends."""
+
+_NODE_DIGITS_MAX = 10
+"""A node's id is less than 2**32."""
 
 ChannelOptions: TypeAlias = Sequence[tuple[str, int | str]]
 
@@ -30,6 +34,14 @@ ChannelOptions: TypeAlias = Sequence[tuple[str, int | str]]
 def peer_name(cluster_id: str, node: int) -> str:
     """The DNS name that a node's certificate has for the other nodes."""
     return f"node-{node}.{cluster_id}.raftlog.internal"
+
+
+def node_of(name: str, cluster_id: str) -> NodeId | None:
+    """The node that such a name of this cluster is; None: it is another kind of name."""
+    number = name.removeprefix("node-").partition(".")[0]
+    if not number.isascii() or not number.isdecimal() or len(number) > _NODE_DIGITS_MAX:
+        return None
+    return NodeId(int(number)) if name == peer_name(cluster_id, int(number)) else None
 
 
 class Pem(NamedTuple):

@@ -69,6 +69,7 @@ PACKAGES = {
         ours=("raftlog.config_hosts", "raftlog.config_section", "raftlog.config_tls")
     ),
     "raftlog.config_tls": Package(ours=("raftlog.config_hosts", "raftlog.config_section")),
+    "raftlog.config_auth": Package(ours=("raftlog.config_section",)),
     "raftlog.config_problems": Package(ours=("raftlog.config_section",), third_party=("pydantic",)),
     "raftlog.config_ensemble": Package(
         ours=("raftlog.config_hosts", "raftlog.config_section", "raftlog.config_tls")
@@ -76,11 +77,13 @@ PACKAGES = {
     "raftlog.config_raft": Package(ours=("raftlog.config_section",)),
     "raftlog.config": Package(
         ours=(
+            "raftlog.config_auth",
             "raftlog.config_ensemble",
             "raftlog.config_hosts",
             "raftlog.config_metrics",
             "raftlog.config_problems",
             "raftlog.config_raft",
+            "raftlog.config_secrets",
             "raftlog.config_section",
             "raftlog.config_tls",
         ),
@@ -140,6 +143,7 @@ PACKAGES = {
         third_party=("grpc", "structlog"),
     ),
     "raftlog.tls": Package(ours=("raftlog.config_tls",), third_party=("grpc",)),
+    "raftlog.auth": Package(ours=("raftlog.config_auth",), third_party=("jwt", "pydantic")),
     "raftlog.certificates": Package(
         ours=("raftlog.config_hosts", "raftlog.tls"), third_party=("cryptography",)
     ),
@@ -176,6 +180,8 @@ PACKAGES = {
     ),
     "raftlog.client": Package(
         ours=(
+            "raftlog.auth.caller",
+            "raftlog.config_secrets",
             "raftlog.discovery",
             "raftlog.wire",
             "raftlog.config",
@@ -193,8 +199,10 @@ PACKAGES = {
     ),
     "raftlog.server": Package(
         ours=(
+            "raftlog.auth",
             "raftlog.certificates",
             "raftlog.config",
+            "raftlog.config_auth",
             "raftlog.config_hosts",
             "raftlog.config_metrics",
             "raftlog.config_tls",
@@ -214,7 +222,14 @@ PACKAGES = {
             "raftlog.wire",
             "raftlog.version",
         ),
-        third_party=("grpc", "grpc_health", "prometheus_client", "structlog", "uvloop"),
+        third_party=(
+            "cachetools",
+            "grpc",
+            "grpc_health",
+            "prometheus_client",
+            "structlog",
+            "uvloop",
+        ),
     ),
     "raftlog.chaos": Package(
         ours=("raftlog.client", "raftlog.config", "raftlog.config_section"),
@@ -236,6 +251,7 @@ PACKAGES = {
     "raftlog.bench": Package(ours=("raftlog.client",), third_party=("pyarrow",)),
     "raftlog.cli": Package(
         ours=(
+            "raftlog.auth",
             "raftlog.client",
             "raftlog.config",
             "raftlog.config_ensemble",
@@ -268,6 +284,7 @@ PACKAGES = {
     "raftlog.__main__": Package(ours=("raftlog.cli",)),
     "raftlog": Package(
         ours=(
+            "raftlog.auth.caller",
             "raftlog.client",
             "raftlog.config",
             "raftlog.placement",
@@ -285,6 +302,7 @@ PACKAGES = {
             "raftlog.config",
             "raftlog.config_ensemble",
             "raftlog.config_hosts",
+            "raftlog.config_secrets",
             "raftlog.config_tls",
             "raftlog.machines.limits",
             "raftlog.machines.schema",

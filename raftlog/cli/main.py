@@ -27,11 +27,13 @@ from raftlog.cli import (
     init,
     kv,
     lag,
+    login,
     produce,
     scrub,
     serve,
     status,
     tail,
+    tokens,
     top,
     topic,
     up,
@@ -76,6 +78,10 @@ app.command("init")(init.init)
 app.command("serve")(serve.serve)
 app.command("down")(down.down)
 app.command("certs")(certs.certs)
+app.add_typer(tokens.app, name="tokens")
+app.command("login")(login.login)
+app.command("logout")(login.logout)
+app.command("whoami")(login.whoami)
 app.command("status")(status.status)
 app.command("scrub")(scrub.scrub)
 app.add_typer(topic.app, name="topic")

@@ -12,6 +12,8 @@ PARTS = {
     "grpc_health": "grpcio-health-checking",
     "prometheus_client": "prometheus-client",
     "cryptography": "cryptography",
+    "jwt": "PyJWT",
+    "cachetools": "cachetools",
 }
 """Modules that only a node imports, each with its distribution's name in setup.py."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from raftlog.cli.output import tell
-from raftlog.config import Settings
+from raftlog.config import ClientSettings, Settings
 from raftlog.config_ensemble import found_by
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ ServersOption = Annotated[
 ]
 """Accepted before and after the verb. The one after it wins."""
 
+_NAME_DIGITS = 16
+
 FLAGS = ("--servers", "--zookeeper")
 """How a verb finds its cluster: one of these, or as the settings say."""
 
@@ -41,6 +44,11 @@ class Session:
     passed_on: tuple[str, ...]
     """The flags that give another `raftlog` process the same settings."""
 
+    def with_token(self, file: Path) -> Session:
+        """The same, with the token of this file."""
+        client = self.settings.client.with_arguments(token=f"file:{file}")
+        return replace(self, settings=self.settings.model_copy(update={"client": client}))
+
     def connect(self, patience_s: float | None = None) -> LogClient:
         """A client of the cluster that --servers or the settings name. It contacts nobody yet.
 
@@ -51,10 +59,19 @@ class Session:
 
         tell(LOGGER)
         settings = self.settings.client
+        if not settings.token and settings.tls_ca_file and token_file(settings).exists():
+            settings = self.with_token(token_file(settings)).settings.client
         if patience_s is not None:
             shorter_s = min(patience_s, settings.request_timeout_s)
             settings = settings.with_arguments(request_timeout_s=shorter_s)
         return connect(settings=settings)
+
+
+def token_file(client: ClientSettings) -> Path:
+    """Where `raftlog login` keeps the token for the cluster that these settings lead to."""
+    found_at = ",".join(sorted(f"{client.bootstrap_servers},{client.zookeeper}".split(",")))
+    name = hashlib.sha256(found_at.encode()).hexdigest()[:_NAME_DIGITS]
+    return Path(typer.get_app_dir("raftlog")) / f"token-{name}"
 
 
 def session_of(context: typer.Context, servers: str | None = None) -> Session:

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -32,6 +31,7 @@ from raftlog.errors import (
     InvalidOption,
     NodesNotReady,
     RaftlogError,
+    Unauthenticated,
 )
 
 if TYPE_CHECKING:
@@ -225,8 +225,12 @@ class Running:
             while not self.stop.is_told():
                 refused = self._refused()
                 answers: list[ClusterDescription | RaftlogError] = []
-                with suppress(RaftlogError):  # nobody answers
+                try:
                     answers = [answer for _, answer in client.describe_cluster()]
+                except Unauthenticated:
+                    raise  # to wait changes nothing
+                except RaftlogError:
+                    pass  # nobody answers
                 missing = self._missing(answers, {*self.children} - {*refused})
                 if not missing:
                     self._leave_out(refused, client.members)

@@ -27,8 +27,9 @@ from raftlog.client.channels import Channels
 from raftlog.client.forks import in_each_child
 from raftlog.client.retries import Deadline, Failures, is_retriable, pause_s, try_seconds
 from raftlog.client.servers import parse_servers
+from raftlog.client.token import Metadata, Token
 from raftlog.client.zookeeper_servers import Found, ZooKeeperServers
-from raftlog.config import ClientSettings
+from raftlog.config import ClientSettings, refuse_bare_token
 from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import (
     DeadlineExceeded,
@@ -40,6 +41,7 @@ from raftlog.errors import (
     NoSnapshot,
     NotLeader,
     RaftlogError,
+    Unauthenticated,
     UnknownWriter,
 )
 from raftlog.wire.calls import (
@@ -115,6 +117,8 @@ class Connection:
         self._finding = threading.Lock()
         in_each_child(self, Connection._begin_again)
         self._channels = Channels(settings)
+        refuse_bare_token(settings)
+        self._token = Token(settings.token)
         self._leaders: dict[GroupId, str] = {}
         self._avoided_until_s: dict[str, float] = {}
         self._answered = False
@@ -131,6 +135,8 @@ class Connection:
         self._of_rack: frozenset[str] = frozenset()
         """Those of the nodes that stand where this client stands."""
         self._turn = random.randrange(1 << 16)
+        self._sent_token: Metadata = ()
+        """What was shown with the last call."""
 
     @property
     def servers(self) -> str:
@@ -228,7 +234,7 @@ class Connection:
         data = encode_request(call, request, body)
         try_s = try_seconds(deadline, self.settings.try_timeout_s)
         stub = self._channels.unary(address, call.name)
-        return Sent(call, address, stub.future(data, try_s, metadata=self._cluster))
+        return Sent(call, address, stub.future(data, try_s, metadata=self._metadata()))
 
     def receive(self, sent: Sent[Reply], group: GroupId) -> Reply:
         """The reply to a call that `send_leader` started. Raises its typed error."""
@@ -248,7 +254,7 @@ class Connection:
         """The streamed replies of one node with their bodies. Raises typed errors."""
         stub = self._channels.streamed(address, call.name)
         data = encode_request(call, request)
-        replies = stub(data, timeout=timeout_s, metadata=self._cluster)
+        replies = stub(data, timeout=timeout_s, metadata=self._metadata())
         try:
             for data in replies:
                 yield decode_reply(call, data)
@@ -256,6 +262,15 @@ class Connection:
             raise self._typed(address, error) from None
         finally:
             replies.cancel()
+
+    def _metadata(self) -> Metadata:
+        """What goes with each call: who calls, and which cluster is meant."""
+        self._sent_token = self._token.shown()
+        return (*self._cluster, *self._sent_token)
+
+    def _has_new_token(self, error: BaseException) -> bool:
+        """Whether a node did not know the caller, whose token was renewed meanwhile."""
+        return isinstance(error, Unauthenticated) and self._token.changed_since(self._sent_token)
 
     def retry(
         self,
@@ -303,7 +318,9 @@ class Connection:
 
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(
-                lambda error: is_retriable(error) and error is not final
+                lambda error: (
+                    error is not final and (is_retriable(error) or self._has_new_token(error))
+                )
             ),
             wait=lambda state: pause_s(self.settings, state, failures.hints),
             stop=lambda _: deadline.remaining_s() <= 0 or self._hopeless(failures) is not None,
@@ -442,7 +459,7 @@ class Connection:
     ) -> Reply:
         # It blocks, because grpc starts a thread for the first future of an idle channel.
         stub = self._channels.unary(address, call.name)
-        wait = partial(stub, data, timeout_s, metadata=self._cluster)
+        wait = partial(stub, data, timeout_s, metadata=self._metadata())
         return self._reply(call, address, wait, group)
 
     def _reply(

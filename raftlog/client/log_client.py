@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from raftlog.auth.caller import Caller, Means
 from raftlog.client import epochs, every_node, topics
 from raftlog.client.arguments import (
     TrimArguments,
@@ -486,6 +487,25 @@ class LogClient(TopicReads):
             The cluster's id, which never changes.
         """
         return self._connection.call_any(DESCRIBE_CLUSTER, DescribeCluster()).cluster_id
+
+    def whoami(self) -> Caller | None:
+        """Ask as whom the cluster knows this client.
+
+        Returns:
+            The identity, its groups, and by what it was proven; None if the nodes ask nobody who
+            they are.
+
+        Raises:
+            Unauthenticated: They ask, and do not know this client.
+        """
+        told = self._connection.call_any(DESCRIBE_CLUSTER, DescribeCluster())
+        if not told.caller:
+            return None
+        return Caller(
+            identity=told.caller,
+            means=Means(told.caller_means),
+            groups=frozenset(told.caller_groups),
+        )
 
     def describe_cluster(self) -> list[tuple[str, ClusterDescription | RaftlogError]]:
         """Ask every known node for its description of the cluster, with one short try each.

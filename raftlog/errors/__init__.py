@@ -6,6 +6,7 @@
     |   |-- NodeUnreachable         no answer from that address
     |   |-- ZooKeeperUnavailable    it named no node, and none is known from elsewhere
     |   |-- NodeStopping            the node was told to stop
+    |   |-- IdentityProviderUnavailable  a node has no keys to prove access tokens with
     |   |-- NodesNotReady           those that `raftlog up` waited for
     |   |-- NoQuorum                a leader that lost its majority, or an election in progress
     |   |-- ReplicaDiverged         this replica's state or history differs from the majority's
@@ -34,6 +35,7 @@
     |   |-- SparkTooOld             this PySpark cannot read a topic as a stream
     |   |-- TooLarge                a size over its limit
     |   `-- TooMany                 a count over its bound
+    |-- Unauthenticated             the node does not know who calls
     |-- NotFound
     |   |-- TopicNotFound           with the nearest names
     |   `-- WriterNotFound
@@ -152,6 +154,7 @@ from raftlog.errors.request import (
     TooMany,
     TopicExists,
     TopicNotFound,
+    Unauthenticated,
     WriterNotFound,
 )
 from raftlog.errors.unavailable import (
@@ -160,6 +163,7 @@ from raftlog.errors.unavailable import (
     DeadlineExceeded,
     DiskFull,
     HistoryDisputed,
+    IdentityProviderUnavailable,
     MemberBehind,
     NodesNotReady,
     NodeStopping,
@@ -206,6 +210,7 @@ __all__ = [
     "AddressTaken",
     "AlreadyExists",
     "ChangeUnderWay",
+    "ChangeUnfinished",
     "CheckpointReset",
     "CheckpointRewound",
     "ClusterMismatch",
@@ -214,7 +219,6 @@ __all__ = [
     "DataFolderForeign",
     "DataFolderLocked",
     "DataLoss",
-    "ChangeUnfinished",
     "DeadlineExceeded",
     "DiskFailed",
     "DiskFull",
@@ -227,11 +231,11 @@ __all__ = [
     "FormatUnsupported",
     "GroupUnknown",
     "HistoryDisputed",
+    "IdentityProviderUnavailable",
     "IdentityRefused",
-    "Internal",
     "IndexOverflow",
     "IndexUnderflow",
-    "NoSnapshot",
+    "Internal",
     "InvalidOption",
     "InvalidRequest",
     "InvalidTopicName",
@@ -240,16 +244,16 @@ __all__ = [
     "MemberBehind",
     "MembersRefused",
     "NoQuorum",
+    "NoSnapshot",
     "NodeExists",
     "NodeInUse",
     "NodeRefused",
     "NodeRemoved",
-    "PeerUnproven",
     "NodeStopping",
     "NodeUnknown",
-    "NotAVoter",
     "NodeUnreachable",
     "NodesNotReady",
+    "NotAVoter",
     "NotFound",
     "NotLeader",
     "NotYet",
@@ -258,6 +262,7 @@ __all__ = [
     "Overloaded",
     "PathUnusable",
     "PeerProtocolViolation",
+    "PeerUnproven",
     "PlacementOutdated",
     "PlacementUnderWay",
     "PositionMoved",
@@ -286,6 +291,7 @@ __all__ = [
     "TopicRecreated",
     "TransferRefused",
     "TransferUnderWay",
+    "Unauthenticated",
     "Unavailable",
     "UnknownProducer",
     "UnknownSchemaVersion",

@@ -60,6 +60,27 @@ class InvalidOption(InvalidRequest):
 
 
 @dataclass(kw_only=True, eq=False)
+class Unauthenticated(RaftlogError):
+    """A node that answers only callers whom it knows does not know this one. `problem` is a clause
+    of its own."""
+
+    exit_code = ExitCode.REFUSED
+    grpc_status = "UNAUTHENTICATED"
+
+    problem: str
+
+    @property
+    def cause(self) -> str:
+        return f"The node does not know who calls: {cut(self.problem, _PROBLEM_SHOWN_MAX)}."
+
+    remedy_text = (
+        "Say where your token is: client.token (file:PATH, env:NAME or command:LINE), in Spark "
+        "raftlog.auth.token; for the command line `raftlog login` keeps one. Who runs the cluster "
+        "makes one with `raftlog tokens add NAME`."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
 class ClusterMismatch(InvalidRequest):
     """A checkpoint has offsets of cluster `wanted`, but `servers` are of cluster `found`."""
 

@@ -54,6 +54,19 @@ class NodeUnreachable(Unavailable):
 
 
 @dataclass(kw_only=True, eq=False)
+class IdentityProviderUnavailable(Unavailable):
+    """A node has no keys to prove access tokens with, because nobody at `address` gave it any."""
+
+    address: str
+
+    cause_text = "The node could not fetch the keys of access tokens from {address}."
+    remedy_text = (
+        "Check auth.oidc_jwks, and that the node reaches it: its log says what went wrong. Tokens "
+        "of auth.tokens_file and certificates count meanwhile."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
 class ZooKeeperUnavailable(Unavailable):
     """ZooKeeper named no node of the cluster, and none is known from elsewhere."""
 

@@ -78,12 +78,22 @@ class Counts:
             ["outcome"],
             registry=self.registry,
         )
+        self._strangers = Counter(
+            "raftlog_callers_refused",
+            "Calls that were refused because it was not known who called, by the error's code.",
+            ["reason"],
+            registry=self.registry,
+        )
         for outcome in (BEGUN, WON):
             self._elections.labels(outcome)  # there from the start, so that a first one is a change
 
     def election(self, outcome: str) -> None:
         """A replica of this node asked for votes (`BEGUN`), or leads now (`WON`)."""
         self._elections.labels(outcome).inc()
+
+    def stranger(self, reason: str) -> None:
+        """A call was refused because nobody knows who made it."""
+        self._strangers.labels(reason).inc()
 
     def call(self, name: str, received_bytes: int) -> CallCount:
         """A call of this name has come."""

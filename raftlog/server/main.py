@@ -23,6 +23,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from prometheus_client import GCCollector, PlatformCollector, ProcessCollector
 
 from raftlog.config import Settings
+from raftlog.config_auth import refuse_bare_auth
 from raftlog.config_hosts import PORT_MAX, is_loopback
 from raftlog.config_metrics import listen_of
 from raftlog.config_tls import PemFiles
@@ -41,6 +42,7 @@ from raftlog.errors import (
 from raftlog.machines.topic import TopicMachine
 from raftlog.metrics.port import MetricsPort
 from raftlog.metrics.state import StateCollector
+from raftlog.server.admission import Admission, Authenticator
 from raftlog.server.announcing import announce, announcer_of
 from raftlog.server.compactor import COMPACTION_PROGRAM, Compactor
 from raftlog.server.leases import LeaseWatch
@@ -147,10 +149,8 @@ async def _serve(
     healths = health.aio.HealthServicer()
     of_health = generic_handlers(partial(health_pb2_grpc.add_HealthServicer_to_server, healths))
     handlers = (client_handlers(services, gate), streams.handlers(), *of_health)
-
-    listener = Listener(
-        partial(_new_server, settings, handlers), _ports(settings, addresses[node_id], channels)
-    )
+    new_server = partial(_new_server, settings, handlers, _admission(settings, node))
+    listener = Listener(new_server, _ports(settings, addresses[node_id], channels))
     announcer = announcer_of(node) if settings.discovery.zookeeper else None
     await node.start()
     # Not before: a client that connects to a port where nobody answers yet waits there in vain.
@@ -222,8 +222,21 @@ def _ports(settings: Settings, address: str, channels: PeerChannels) -> list[Por
     ]
 
 
-def _new_server(settings: Settings, handlers: Sequence[grpc.GenericRpcHandler]) -> grpc.aio.Server:
-    server = grpc.aio.server(options=_server_options(settings))
+def _admission(settings: Settings, node: Node) -> list[Admission]:
+    """What asks callers who they are; none: nobody does. Raises `InvalidOption`."""
+    refuse_bare_auth(settings.auth, encrypted=node.channels.encrypted)
+    if not settings.auth.tokens_are_asked_for and not settings.tls.client_certificates:
+        return []
+    authenticator = Authenticator(settings.auth, node.identity.cluster_id)
+    return [Admission(authenticator, node.counts)]
+
+
+def _new_server(
+    settings: Settings,
+    handlers: Sequence[grpc.GenericRpcHandler],
+    admission: Sequence[Admission],
+) -> grpc.aio.Server:
+    server = grpc.aio.server(options=_server_options(settings), interceptors=admission)
     server.add_generic_rpc_handlers(handlers)
     return server
 

@@ -62,6 +62,7 @@ from raftlog.machines.validity import (
 from raftlog.multiraft.local_replica import LocalReplica, StoredBatch
 from raftlog.predicates.predicate import NODES_MAX, node_count
 from raftlog.server import views
+from raftlog.server.calling import caller
 from raftlog.server.group_services import GroupServices
 from raftlog.server.kv_services import KvServices
 from raftlog.server.matching import Matching
@@ -98,6 +99,7 @@ class Services:
         raft = self._multiraft.replicas.of_controller.raft
         disk = self._multiraft.disk
         controller = self._multiraft.replicas.controller
+        known = caller()
         return calls.ClusterDescription(
             cluster_id=node.identity.cluster_id,
             node=node.node,
@@ -116,6 +118,9 @@ class Services:
             racks=node.racks(),
             unregistered=node.unregistered(),
             lease_us=node.settings.raft.lease_us(),
+            caller=known.identity if known is not None else "",
+            caller_means=known.means if known is not None else "",
+            caller_groups=tuple(sorted(known.groups)) if known is not None else (),
         )
 
     async def register_node(self, call: calls.RegisterNodeCall) -> NodeRegistered:

@@ -127,6 +127,12 @@ class ClusterDescription:
     """The nodes that have never come, by number."""
     lease_us: int = 0
     """How long a leader's lease lasts by the node's settings, microseconds; 0: it has none."""
+    caller: str = ""
+    """As whom the node knows who asked; "": it asks nobody who they are."""
+    caller_means: str = ""
+    """By what: a value of `raftlog.auth.caller.Means`."""
+    caller_groups: tuple[str, ...] = ()
+    """The groups that it belongs to, by its token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -561,7 +561,7 @@ class DescribeCluster(_message.Message):
     def __init__(self) -> None: ...
 
 class ClusterDescription(_message.Message):
-    __slots__ = ("cluster_id", "node", "store_uuid", "leader", "term", "nodes", "version", "registered", "disk_keeps_up", "disk_full", "rules", "rules_known", "behind_rules", "observers", "racks", "unregistered", "lease_us")
+    __slots__ = ("cluster_id", "node", "store_uuid", "leader", "term", "nodes", "version", "registered", "disk_keeps_up", "disk_full", "rules", "rules_known", "behind_rules", "observers", "racks", "unregistered", "lease_us", "caller", "caller_means", "caller_groups")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     STORE_UUID_FIELD_NUMBER: _ClassVar[int]
@@ -579,6 +579,9 @@ class ClusterDescription(_message.Message):
     RACKS_FIELD_NUMBER: _ClassVar[int]
     UNREGISTERED_FIELD_NUMBER: _ClassVar[int]
     LEASE_US_FIELD_NUMBER: _ClassVar[int]
+    CALLER_FIELD_NUMBER: _ClassVar[int]
+    CALLER_MEANS_FIELD_NUMBER: _ClassVar[int]
+    CALLER_GROUPS_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     node: int
     store_uuid: str
@@ -596,7 +599,10 @@ class ClusterDescription(_message.Message):
     racks: _containers.RepeatedScalarFieldContainer[str]
     unregistered: _containers.RepeatedScalarFieldContainer[int]
     lease_us: int
-    def __init__(self, cluster_id: _Optional[str] = ..., node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., leader: _Optional[int] = ..., term: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., version: _Optional[str] = ..., registered: _Optional[bool] = ..., disk_keeps_up: _Optional[bool] = ..., disk_full: _Optional[str] = ..., rules: _Optional[int] = ..., rules_known: _Optional[int] = ..., behind_rules: _Optional[_Iterable[int]] = ..., observers: _Optional[_Iterable[int]] = ..., racks: _Optional[_Iterable[str]] = ..., unregistered: _Optional[_Iterable[int]] = ..., lease_us: _Optional[int] = ...) -> None: ...
+    caller: str
+    caller_means: str
+    caller_groups: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, cluster_id: _Optional[str] = ..., node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., leader: _Optional[int] = ..., term: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., version: _Optional[str] = ..., registered: _Optional[bool] = ..., disk_keeps_up: _Optional[bool] = ..., disk_full: _Optional[str] = ..., rules: _Optional[int] = ..., rules_known: _Optional[int] = ..., behind_rules: _Optional[_Iterable[int]] = ..., observers: _Optional[_Iterable[int]] = ..., racks: _Optional[_Iterable[str]] = ..., unregistered: _Optional[_Iterable[int]] = ..., lease_us: _Optional[int] = ..., caller: _Optional[str] = ..., caller_means: _Optional[str] = ..., caller_groups: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RegisterNodeCall(_message.Message):
     __slots__ = ("node", "store_uuid", "address", "rules", "rack")

@@ -1,23 +1,34 @@
-"""Spark reads and writes over TLS, and says what it lacks where it does not trust the nodes."""
+"""Spark reads and writes over TLS and says who calls, and what it lacks to do so."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from raftlog.auth.token_file import add_token
 from raftlog.chaos.cluster import ProcessCluster, free_ports
 
 NODES = 3
 
 
-def test_a_stream_goes_through_over_tls(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stream_goes_through_over_tls_under_its_identity(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    known = tmp_path / "tokens.json"
+    token.write_text(add_token(known, "job", (), None, datetime.now(UTC)))
     with (
         ProcessCluster.start(
             tmp_path / "data",
             port=free_ports(2 * NODES),
-            settings=[f"tls.peer_port_offset={NODES}", "tls.client_certificates=true"],
+            settings=[
+                f"tls.peer_port_offset={NODES}",
+                "tls.client_certificates=true",
+                f"auth.tokens_file={known}",
+            ],
             tls=True,
         ) as cluster,
         cluster.client() as client,
@@ -31,6 +42,7 @@ def test_a_stream_goes_through_over_tls(spark: SparkSession, tmp_path: Path) -> 
             "raftlog.tls.ca.file": str(tls / "ca.pem"),
             "raftlog.tls.cert.file": str(tls / "client.pem"),
             "raftlog.tls.key.file": str(tls / "client.key"),
+            "raftlog.auth.token": f"file:{token}",
         }
         query = (
             spark.readStream.format("raftlog")
@@ -49,6 +61,15 @@ def test_a_stream_goes_through_over_tls(spark: SparkSession, tmp_path: Path) -> 
         batch = spark.read.format("raftlog").options(**options).option("subscribe", "went").load()
         assert sorted(row.a for row in batch.collect()) == list(range(10))
 
+        stranger = options | {"raftlog.auth.token": "command:echo raftlog_of-nobody"}
+        with pytest.raises(Exception, match=r"the token is nobody's.* raftlog\.auth\.token"):
+            spark.read.format("raftlog").options(**stranger).option("subscribe", "went").load()
+        bare = options | {"raftlog.auth.token": token.read_text()}
+        with pytest.raises(Exception, match=r"'raftlog\.auth\.token' does not say where") as told:
+            spark.read.format("raftlog").options(**bare).option("subscribe", "went").load()
+        assert token.read_text() not in str(told.value)
+
+        options.pop("raftlog.auth.token")
         lacking = {name: value for name, value in options.items() if ".tls." not in name}
         with pytest.raises(Exception, match=r"raftlog\.tls\.ca\.file in Spark"):
             spark.read.format("raftlog").options(**lacking).option("subscribe", "went").load()

@@ -1,0 +1,115 @@
+"""Access tokens of an OpenID provider: JWTs, whose signatures its published keys prove.
+
+Keys are kept, and fetched again when a token names one that is not known, or when they are old. A
+stranger who names keys that do not exist cannot make a node ask its provider more often than once
+in `_FETCH_PAUSE_S`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jwt
+
+from raftlog.auth.caller import Caller, Means
+from raftlog.config_auth import AuthSettings
+from raftlog.errors import IdentityProviderUnavailable, Unauthenticated
+
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA")
+"""Signatures with a key pair. Those with a shared secret would let each node make tokens."""
+
+_KEYS_KEPT_S = 300.0
+"""A key that the provider took back counts no longer than this. No setting: providers announce
+new keys, and keep old ones, for hours."""
+_FETCH_PAUSE_S = 5.0
+_FETCH_TIMEOUT_S = 5.0
+_CLOCK_LEEWAY_S = 5
+"""By how much the provider's clock may differ from this machine's; no setting."""
+
+
+class AccessTokens:
+    """Proves access tokens of one issuer. For one event loop only."""
+
+    def __init__(self, settings: AuthSettings, on_problem: Callable[[str], None]) -> None:
+        """`on_problem` is told why keys could not be fetched, while former ones are in force."""
+        self._settings = settings
+        self._on_problem = on_problem
+        self._keys: dict[str | None, jwt.PyJWK] = {}
+        self._fetched_at_s = -_KEYS_KEPT_S
+        self._tried_at_s = -_FETCH_PAUSE_S
+        self._fetching = asyncio.Lock()
+
+    async def caller(self, token: str) -> tuple[Caller, float]:
+        """Who is named, and until when that holds, in seconds since 1970.
+
+        Raises `Unauthenticated` for a token that proves nothing, `IdentityProviderUnavailable` if
+        there are no keys to tell.
+        """
+        try:
+            named = jwt.get_unverified_header(token).get("kid")
+        except jwt.PyJWTError:
+            raise Unauthenticated(problem="the access token is no JWT") from None
+        claims = self._claims(token, await self._key(named))
+        identity = claims.get(self._settings.oidc_identity_claim)
+        if not isinstance(identity, str) or not identity:
+            claim = self._settings.oidc_identity_claim
+            raise Unauthenticated(problem=f"the access token has no claim {claim!r} with a name")
+        groups = claims.get(self._settings.oidc_groups_claim)
+        named_groups = groups if isinstance(groups, list) else []
+        caller = Caller(
+            identity=identity,
+            means=Means.ACCESS_TOKEN,
+            groups=frozenset(each for each in named_groups if isinstance(each, str)),
+        )
+        return caller, float(claims["exp"])
+
+    def _claims(self, token: str, key: jwt.PyJWK) -> dict[str, Any]:
+        try:
+            return jwt.decode(
+                token,
+                key,
+                algorithms=ALGORITHMS,
+                audience=self._settings.oidc_audience,
+                issuer=self._settings.oidc_issuer,
+                leeway=_CLOCK_LEEWAY_S,
+                options={"require": ["exp", "iss", "aud"]},
+            )
+        except jwt.PyJWTError as error:
+            raise Unauthenticated(problem=f"the access token does not count: {error}") from None
+
+    async def _key(self, named: str | None) -> jwt.PyJWK:
+        async with self._fetching:
+            now_s = time.monotonic()
+            old = now_s >= self._fetched_at_s + _KEYS_KEPT_S
+            if (old or named not in self._keys) and now_s >= self._tried_at_s + _FETCH_PAUSE_S:
+                self._tried_at_s = now_s
+                await self._fetch()
+        if not self._keys:
+            raise IdentityProviderUnavailable(address=self._settings.oidc_jwks)
+        if named not in self._keys:
+            raise Unauthenticated(problem="the access token is signed with a key nobody published")
+        return self._keys[named]
+
+    async def _fetch(self) -> None:
+        try:
+            keys = await asyncio.to_thread(_published, self._settings.oidc_jwks)
+        except (jwt.PyJWTError, OSError, ValueError) as error:
+            self._on_problem(f"{self._settings.oidc_jwks}: {error}")
+            return
+        self._keys = {each.key_id: each for each in keys.keys}
+        self._fetched_at_s = time.monotonic()
+
+
+def _published(where: str) -> jwt.PyJWKSet:
+    if where.startswith("file:"):
+        found = json.loads(Path(where.removeprefix("file:")).read_text(encoding="utf-8"))
+    else:
+        found = jwt.PyJWKClient(where, timeout=int(_FETCH_TIMEOUT_S)).fetch_data()
+    if not isinstance(found, dict):
+        raise ValueError("it is no JSON Web Key Set")
+    return jwt.PyJWKSet.from_dict(found)

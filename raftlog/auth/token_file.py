@@ -1,0 +1,164 @@
+"""Bearer tokens whose hashes a file keeps: made, told apart, and given up.
+
+A token is 256 random bits, so its plain SHA-256 gives nobody a way back, and who reads the file can
+call nothing. The token itself is shown once, when it is made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from raftlog.auth.caller import Caller, Means
+from raftlog.errors import InvalidOption
+
+OPTION = "auth.tokens_file"
+_PREFIX = "raftlog_"
+"""By which people and scanners for leaked secrets know what it is."""
+_TOKEN_BYTES = 32
+_IDENTITY_CHARACTERS_MAX = 200
+_LOOK_AGAIN_S = 1.0
+"""The file is looked at again after so long. No setting: short enough to shut somebody out."""
+_FILE_BYTES_MAX = 16 << 20
+"""Some 50,000 tokens. No setting: it bounds what a wrong path may cost."""
+
+
+class KnownToken(BaseModel):
+    """A token as the file has it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    identity: str = Field(min_length=1, max_length=_IDENTITY_CHARACTERS_MAX)
+    groups: tuple[str, ...] = ()
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    made: datetime
+    ends: datetime | None = None
+    """From when on it counts no more; None: never."""
+
+
+class _Content(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    version: Literal[1] = 1
+    tokens: tuple[KnownToken, ...] = ()
+
+
+def digest(token: str) -> str:
+    """What is kept of a token."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def read_tokens(file: Path) -> tuple[KnownToken, ...]:
+    """The tokens of a file. Raises `InvalidOption` for one that is missing or no such file."""
+    try:
+        with file.open("rb") as stream:
+            return _Content.model_validate_json(stream.read(_FILE_BYTES_MAX)).tokens
+    except OSError as error:
+        problem = f"names {file}: {error.strerror}"
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        at = ".".join(map(str, first["loc"])) or "its begin"
+        problem = f"names {file}, which is no file of tokens: {first['msg']} (at {at})"
+    raise InvalidOption(
+        option=OPTION, problem=problem, advice="`raftlog tokens add NAME --file FILE` makes one."
+    )
+
+
+def add_token(
+    file: Path, identity: str, groups: tuple[str, ...], ends: datetime | None, now: datetime
+) -> str:
+    """Make a token for the identity, and keep its hash in the file, which may be new. The token is
+    returned and kept nowhere. Raises `InvalidOption`, `OSError`."""
+    token = _PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
+    try:
+        made = KnownToken(
+            identity=identity, groups=groups, sha256=digest(token), made=now, ends=ends
+        )
+    except ValidationError:
+        raise InvalidOption(
+            option="NAME",
+            problem=f"is {identity!r}",
+            advice=f"Give a name of 1 to {_IDENTITY_CHARACTERS_MAX} characters.",
+        ) from None
+    known = read_tokens(file) if file.exists() else ()
+    _write(file, (*known, made))
+    return token
+
+
+def remove_tokens(file: Path, identity: str) -> int:
+    """Give up all tokens of the identity; how many there were. Raises `InvalidOption`,
+    `OSError`."""
+    known = read_tokens(file)
+    kept = tuple(each for each in known if each.identity != identity)
+    if len(kept) < len(known):
+        _write(file, kept)
+    return len(known) - len(kept)
+
+
+def _write(file: Path, tokens: tuple[KnownToken, ...]) -> None:
+    """Replace the file as a whole: a node reads the former one or the new one."""
+    text = _Content(tokens=tokens).model_dump_json(indent=1)
+    with tempfile.NamedTemporaryFile(
+        "w", dir=file.parent, prefix=f".{file.name}.", delete=False
+    ) as new:  # its mode is 0600
+        new.write(text + "\n")
+        new.flush()
+        os.fsync(new.fileno())
+    os.replace(new.name, file)
+
+
+class TokenFile:
+    """The tokens that a node accepts: those of a file as it is now. For one thread only.
+
+    A file that cannot be read any more leaves in force what was read before.
+    """
+
+    def __init__(self, file: Path, on_problem: Callable[[str], None]) -> None:
+        """Reads it; `on_problem` is told what is wrong with a later one. Raises `InvalidOption`."""
+        self._file = file
+        self._on_problem = on_problem
+        self._stamp = self._stamp_now()
+        self._look_at_s = time.monotonic() + _LOOK_AGAIN_S
+        self._known = _by_digest(read_tokens(file))
+
+    def caller(self, token: str) -> Caller | None:
+        """Whose token it is; None: nobody's, or it has ended."""
+        self._look()
+        known = self._known.get(digest(token))
+        if known is None or (known.ends is not None and known.ends <= datetime.now(UTC)):
+            return None
+        return Caller(identity=known.identity, means=Means.TOKEN, groups=frozenset(known.groups))
+
+    def _look(self) -> None:
+        now_s = time.monotonic()
+        if now_s < self._look_at_s:
+            return
+        self._look_at_s = now_s + _LOOK_AGAIN_S
+        stamp = self._stamp_now()
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            self._known = _by_digest(read_tokens(self._file))
+        except InvalidOption as error:
+            self._on_problem(error.cause)
+
+    def _stamp_now(self) -> tuple[int, int, int] | None:
+        try:
+            status = os.stat(self._file)
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _by_digest(tokens: tuple[KnownToken, ...]) -> dict[str, KnownToken]:
+    return {each.sha256: each for each in tokens}

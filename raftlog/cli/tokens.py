@@ -1,0 +1,116 @@
+"""`raftlog tokens`: bearer tokens that nodes accept, of which a file keeps only the hashes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from raftlog.cli.output import Format, FormatOption, say, show_json, show_table
+from raftlog.cli.session import session_of
+from raftlog.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from raftlog.auth.token_file import KnownToken
+
+app = typer.Typer(
+    help="Tokens by which callers say who they are. Run it where auth.tokens_file is.",
+    no_args_is_help=True,
+)
+
+DAYS_MAX = 3650
+
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="The identity.", show_default=False)
+]
+FileOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="The file, which every node needs a copy of. Default: auth.tokens_file.",
+        show_default=False,
+    ),
+]
+
+
+@app.command()
+def add(
+    context: typer.Context,
+    name: NameArgument,
+    group: Annotated[
+        list[str] | None,
+        typer.Option(help="A group that it belongs to; repeatable.", show_default=False),
+    ] = None,
+    days: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=DAYS_MAX, help="How long it counts. Default: always.", show_default=False
+        ),
+    ] = None,
+    file: FileOption = None,
+) -> None:
+    """Make a token for an identity, and print it: it is kept nowhere, only its hash in the file.
+
+    An identity may have several: add the new one, hand it out, and take the old ones away when
+    nobody shows them any more.
+    """
+    from raftlog.auth.token_file import add_token
+
+    now = datetime.now(UTC).replace(microsecond=0)
+    ends = None if days is None else now + timedelta(days=days)
+    where = _file(context, file)
+    typer.echo(add_token(where, name, tuple(group or ()), ends, now))
+    say(f"its hash is in {where}: nodes take it up within seconds")
+
+
+@app.command(name="list")
+def show(
+    context: typer.Context, file: FileOption = None, output: FormatOption = Format.TABLE
+) -> None:
+    """Show whose tokens there are, and until when they count."""
+    from raftlog.auth.token_file import read_tokens
+
+    known = read_tokens(_file(context, file))
+    if output is Format.JSON:
+        shown = {"identity", "groups", "made", "ends"}
+        show_json([each.model_dump(mode="json", include=shown) for each in known])
+        return
+    show_table(
+        ["IDENTITY", "GROUPS", "MADE", "ENDS"],
+        [
+            [each.identity, ", ".join(each.groups), f"{each.made:%Y-%m-%d}", _end(each)]
+            for each in known
+        ],
+    )
+
+
+@app.command()
+def remove(context: typer.Context, name: NameArgument, file: FileOption = None) -> None:
+    """Take all tokens of an identity away: nodes refuse them within seconds."""
+    from raftlog.auth.token_file import remove_tokens
+
+    where = _file(context, file)
+    count = remove_tokens(where, name)
+    if count == 0:
+        raise InvalidOption(
+            option="NAME",
+            problem=f"is {name!r}, which has no token in {where}",
+            advice="`raftlog tokens list` shows who has.",
+        )
+    say(f"{count} token{'s' if count > 1 else ''} of {name!r} removed from {where}")
+
+
+def _end(token: KnownToken) -> str:
+    return "never" if token.ends is None else f"{token.ends:%Y-%m-%d %H:%M} UTC"
+
+
+def _file(context: typer.Context, given: Path | None) -> Path:
+    configured = session_of(context).settings.auth.tokens_file
+    if given is None and not configured:
+        raise InvalidOption(
+            option="--file",
+            problem="is missing, and auth.tokens_file names no file",
+            advice="Name the file that the nodes' auth.tokens_file names.",
+        )
+    return given if given is not None else Path(configured)

@@ -1,0 +1,95 @@
+"""The token that a client shows with each call, read again where it may have changed.
+
+It is where the setting `client.token` says, and nowhere else: not in a plan, a command line or a
+message.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import threading
+import time
+
+from raftlog.auth.caller import AUTHORIZATION_METADATA_KEY, BEARER
+from raftlog.client.forks import in_each_child
+from raftlog.config_secrets import TOKEN_ADVICE, read_secret, refuse_no_reference
+from raftlog.errors import InvalidOption
+
+Metadata = tuple[tuple[str, str], ...]
+
+_KEPT_S = {"file": 1.0, "env": 0.0, "command": 60.0}
+"""How long what was read counts. A file costs a look, a command a process. No settings: an access
+token that has ended is read again at once, when a node refuses it."""
+_COMMAND_TIMEOUT_S = 30.0
+"""Providers' programs may ask a server first; no setting."""
+
+
+class Token:
+    """A caller's token. Thread-safe."""
+
+    def __init__(self, reference: str, option: str = "client.token") -> None:
+        """`reference` says where the token is; "": there is none. Raises `InvalidOption` for a
+        reference of no known kind. It is not shown: it may be the token itself, by mistake."""
+        self._kind, _, self._where = reference.partition(":")
+        self._option = option
+        self._lock = threading.Lock()
+        self._shown: Metadata = ()
+        self._read_at_s = float("-inf")
+        in_each_child(self, Token._begin_again)
+        refuse_no_reference(option, reference)
+
+    def _begin_again(self) -> None:
+        """In a forked child: another thread of the parent may have held the lock."""
+        self._lock = threading.Lock()
+
+    def shown(self) -> Metadata:
+        """What to send with a call. Raises `InvalidOption` if there is no token any more."""
+        if not self._kind:
+            return ()
+        with self._lock:
+            if time.monotonic() >= self._read_at_s + _KEPT_S[self._kind]:
+                self._read()
+            return self._shown
+
+    def changed_since(self, shown: Metadata) -> bool:
+        """Whether the token is another one now than what was shown: ask after a refusal. Raises
+        `InvalidOption`."""
+        if not self._kind:
+            return False
+        with self._lock:
+            if self._shown == shown:
+                self._read()
+            return self._shown != shown
+
+    def _read(self) -> None:
+        found = self._found()
+        if not found or not found.isascii() or not found.isprintable():
+            raise InvalidOption(
+                option=self._option, problem="does not lead to a token", advice=TOKEN_ADVICE
+            )
+        self._shown = ((AUTHORIZATION_METADATA_KEY, f"{BEARER} {found}"),)
+        self._read_at_s = time.monotonic()
+
+    def _found(self) -> str:
+        if self._kind == "command":
+            return self._printed().strip()
+        return read_secret(self._option, f"{self._kind}:{self._where}", "a token")
+
+    def _printed(self) -> str:
+        try:
+            words = shlex.split(self._where)
+            done = subprocess.run(
+                words, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=False
+            )
+        except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+            problem = f"names a program that gave no token ({type(error).__name__})"
+        else:
+            if done.returncode == 0:
+                return done.stdout
+            problem = f"names a program that ended with {done.returncode} in place of a token"
+        raise InvalidOption(
+            option=self._option,
+            problem=problem,
+            advice="Run it by hand, and see what it needs. What it prints is shown to nobody.",
+        )

@@ -1,0 +1,68 @@
+"""Settings of who may call a node, and how callers show who they are."""
+
+from __future__ import annotations
+
+from raftlog.config_section import Section, setting
+from raftlog.errors import InvalidOption
+
+
+class AuthSettings(Section):
+    """Who may call nodes: as soon as one of these says how callers are known, only these."""
+
+    tokens_file: str = setting(
+        "",
+        "JSON file with the hashes of bearer tokens, which `raftlog tokens` makes and changes. "
+        "Nodes look at it again within seconds. Empty: no such tokens.",
+    )
+    oidc_issuer: str = setting(
+        "",
+        "The issuer (`iss`) of access tokens in the form JWT, as an OpenID provider signs them. "
+        "Empty: no such tokens.",
+    )
+    oidc_audience: str = setting("", "The audience (`aud`) that an access token must name.")
+    oidc_jwks: str = setting(
+        "",
+        "Where the issuer's public keys are: an https:// or http:// address of a JSON Web Key Set, "
+        "or file:PATH. Keys are kept, and read again when a token names another one.",
+    )
+    oidc_identity_claim: str = setting("sub", "The claim that names who calls.")
+    oidc_groups_claim: str = setting("groups", "The claim with the list of the caller's groups.")
+
+    @property
+    def tokens_are_asked_for(self) -> bool:
+        """Whether callers may show a token."""
+        return bool(self.tokens_file or self.oidc_issuer)
+
+
+def refuse_half_auth(settings: AuthSettings) -> None:
+    """Refuse a node's settings that do not go together. Raises `InvalidOption`."""
+    given = {
+        f"auth.{key}": getattr(settings, key)
+        for key in ("oidc_issuer", "oidc_audience", "oidc_jwks")
+    }
+    missing = [name for name, value in given.items() if not value]
+    if 0 < len(missing) < len(given):
+        there = next(name for name, value in given.items() if value)
+        raise InvalidOption(
+            option=there,
+            problem=f"is given without {' and '.join(missing)}",
+            advice="Say whose access tokens count, for whom they must be, and where the keys are.",
+        )
+    jwks = settings.oidc_jwks
+    if jwks and not jwks.startswith(("https://", "http://", "file:")):
+        raise InvalidOption(
+            option="auth.oidc_jwks",
+            problem=f"is {jwks!r}, which is neither an address nor file:PATH",
+            advice="Write for example https://login.example.com/keys.",
+        )
+
+
+def refuse_bare_auth(settings: AuthSettings, *, encrypted: bool) -> None:
+    """Refuse to ask for tokens over connections that are not encrypted. Raises `InvalidOption`."""
+    if settings.tokens_are_asked_for and not encrypted:
+        raise InvalidOption(
+            option="auth.tokens_file" if settings.tokens_file else "auth.oidc_issuer",
+            problem="is given, and the node has no TLS",
+            advice="Without it everybody on the way could read the tokens. Give tls.cert_file, "
+            "tls.key_file and tls.ca_file (`raftlog certs`, `raftlog up --tls`).",
+        )

@@ -1,0 +1,165 @@
+"""Who may call: one interceptor before every handler of a node's server.
+
+Every method asks for a caller who is known, except those of `OPEN` and the peers' streams, which
+check the certificate and the greeting by themselves (`raftlog.transport.inbound`). A method that
+somebody adds later asks for one as well.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import cachetools
+import grpc
+import grpc.aio
+import structlog
+
+from raftlog.auth.access_tokens import AccessTokens
+from raftlog.auth.caller import AUTHORIZATION_METADATA_KEY, BEARER, Caller, Means
+from raftlog.auth.token_file import TokenFile
+from raftlog.config_auth import AuthSettings
+from raftlog.errors import RaftlogError, Unauthenticated
+from raftlog.metrics.counts import Counts
+from raftlog.server.calling import calling
+from raftlog.tls import node_of
+from raftlog.transport.inbound import Context, refuse
+from raftlog.transport.link import STREAM_METHOD
+
+OPEN = frozenset(
+    {"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch", "/grpc.health.v1.Health/List"}
+)
+"""What balancers and orchestrators ask without an identity: whether the node serves."""
+PROVEN_ELSEWHERE = frozenset({STREAM_METHOD})
+
+_PROVEN_MAX = 10_000
+"""So many access tokens are remembered, so that a signature is checked once. No setting: it bounds
+memory, at 1 KiB or so each."""
+_TOKEN_CHARACTERS_MAX = 8192
+"""A longer one is no token of anybody's. No setting: grpc takes no more metadata than that."""
+_SAID_AGAIN_S = 60.0
+_SAID_MAX = 1000
+"""A host that is refused is named in the log this often, and so many at a time: strangers must not
+fill a disk. The metrics count each."""
+
+log = structlog.get_logger(__name__)
+
+
+class Authenticator:
+    """Learns from a call's token or certificate who makes it. For one event loop only."""
+
+    def __init__(self, settings: AuthSettings, cluster_id: str) -> None:
+        """Reads the file of tokens. Raises `InvalidOption`."""
+        self._cluster_id = cluster_id
+        self._tokens: TokenFile | None = None
+        self._access_tokens: AccessTokens | None = None
+        if settings.tokens_file:
+            self._tokens = TokenFile(
+                Path(settings.tokens_file),
+                lambda problem: log.error("new file of tokens refused", cause=problem),
+            )
+        if settings.oidc_issuer:
+            self._access_tokens = AccessTokens(
+                settings, lambda problem: log.error("keys of tokens not fetched", cause=problem)
+            )
+        self._proven: cachetools.TLRUCache[bytes, tuple[Caller, float]] = cachetools.TLRUCache(
+            _PROVEN_MAX, ttu=lambda _, found, __: found[1], timer=time.time
+        )
+        """Callers by the digest of their access tokens, until these end."""
+
+    async def caller(self, context: Context) -> Caller:
+        """Who calls: by the token, or else by the certificate that the connection was made with.
+        Raises `Unauthenticated`, `IdentityProviderUnavailable`."""
+        for key, value in context.invocation_metadata() or ():
+            if key == AUTHORIZATION_METADATA_KEY:
+                return await self._by_token(str(value))
+        shown = context.auth_context()
+        for name in shown.get("peer_dns", ()):
+            node = node_of(name.decode(errors="replace"), self._cluster_id)
+            if node is not None:
+                return Caller(identity=f"node {node}", means=Means.NODE)
+        for name in shown.get("x509_common_name", ()):
+            return Caller(identity=name.decode(errors="replace"), means=Means.CERTIFICATE)
+        raise Unauthenticated(problem="the call has no token")
+
+    async def _by_token(self, value: str) -> Caller:
+        scheme, _, token = value.partition(" ")
+        if scheme.lower() != BEARER.lower() or not 0 < len(token) <= _TOKEN_CHARACTERS_MAX:
+            raise Unauthenticated(problem="what the call shows is no bearer token")
+        known = self._tokens.caller(token) if self._tokens is not None else None
+        if known is not None:
+            return known
+        if self._access_tokens is None or token.count(".") != 2:  # a JWT has three parts
+            raise Unauthenticated(problem="the token is nobody's, or it has ended")
+        key = hashlib.sha256(token.encode()).digest()
+        proven = self._proven.get(key)
+        if proven is None:
+            proven = await self._access_tokens.caller(token)
+            self._proven[key] = proven
+        return proven[0]
+
+
+class Admission(grpc.aio.ServerInterceptor):
+    """Lets a call through to its handler once its caller is known."""
+
+    def __init__(self, authenticator: Authenticator, counts: Counts) -> None:
+        self._authenticator = authenticator
+        self._counts = counts
+        self._said: cachetools.TTLCache[str, bool] = cachetools.TTLCache(_SAID_MAX, _SAID_AGAIN_S)
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        """The handler of the call, behind this one."""
+        handler = await continuation(handler_call_details)
+        method = handler_call_details.method
+        if handler is None or method in OPEN or method in PROVEN_ELSEWHERE:
+            return handler
+        return self._guarded(handler)
+
+    def _guarded(self, handler: Any) -> Any:
+        """The handler with each of its behaviors behind `_admitted`: it has one of them."""
+        guards: dict[str, Callable[[Any], Any]] = {
+            "unary_unary": self._one,
+            "stream_unary": self._one,
+        }
+        guards |= {"unary_stream": self._many, "stream_stream": self._many}
+        given = {kind: getattr(handler, kind) for kind in guards}
+        return handler._replace(
+            **{kind: guards[kind](given[kind]) for kind in guards if given[kind] is not None}
+        )
+
+    def _one(self, behavior: Callable[[Any, Context], Awaitable[bytes]]) -> Any:
+        @functools.wraps(behavior)
+        async def guarded(request: Any, context: Context) -> bytes:
+            with calling(await self._admitted(context)):
+                return await behavior(request, context)
+
+        return guarded
+
+    def _many(self, behavior: Callable[[Any, Context], AsyncIterator[bytes]]) -> Any:
+        @functools.wraps(behavior)
+        async def guarded(request: Any, context: Context) -> AsyncIterator[bytes]:
+            with calling(await self._admitted(context)):
+                async for frame in behavior(request, context):
+                    yield frame
+
+        return guarded
+
+    async def _admitted(self, context: Context) -> Caller:
+        """Who calls. Ends the call if that is not known."""
+        try:
+            return await self._authenticator.caller(context)
+        except RaftlogError as error:
+            self._counts.stranger(type(error).__name__)
+            host = context.peer().rpartition(":")[0]
+            if host not in self._said:
+                self._said[host] = True
+                log.warning("caller refused", cause=error.cause, peer=context.peer())
+            await refuse(context, error)

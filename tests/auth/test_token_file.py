@@ -1,0 +1,86 @@
+"""The file of tokens: made, told apart, given up, and refused where it is none."""
+
+from __future__ import annotations
+
+import json
+import stat
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from raftlog.auth.caller import Caller, Means
+from raftlog.auth.token_file import TokenFile, add_token, read_tokens, remove_tokens
+from raftlog.errors import InvalidOption
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def fail(problem: str) -> None:
+    raise AssertionError(problem)
+
+
+def test_a_token_is_known_and_its_file_does_not_have_it(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.json"
+    token = add_token(file, "etl", ("writers",), None, NOW)
+    other = add_token(file, "ada", (), datetime.now(UTC) + timedelta(hours=1), NOW)
+    ended = add_token(file, "bob", (), NOW, NOW)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert not any(each in file.read_text() for each in (token, other, ended))
+    assert list(tmp_path.iterdir()) == [file], "no draft is left"
+    known = TokenFile(file, fail)
+    assert known.caller(token) == Caller(
+        identity="etl", means=Means.TOKEN, groups=frozenset({"writers"})
+    )
+    assert known.caller(other) == Caller(identity="ada", means=Means.TOKEN)
+    assert known.caller(ended) is None
+    assert known.caller(token[:-1]) is None
+    assert known.caller("") is None
+
+
+def test_all_tokens_of_an_identity_are_given_up_and_no_others(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.json"
+    for name in ("etl", "ada", "etl"):
+        add_token(file, name, (), None, NOW)
+    assert remove_tokens(file, "etl") == 2
+    assert [each.identity for each in read_tokens(file)] == ["ada"]
+    assert remove_tokens(file, "etl") == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", '{"version": 2}', '{"tokens": [{"identity": "a"}]}', '{"token": []}', "\0"],
+)
+def test_what_is_no_file_of_tokens_is_refused_and_never_replaced(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "tokens.json"
+    file.write_text(text)
+    with pytest.raises(InvalidOption, match="no file of tokens"):
+        TokenFile(file, fail)
+    with pytest.raises(InvalidOption, match="no file of tokens"):
+        add_token(file, "etl", (), None, NOW)
+    assert file.read_text() == text
+
+
+def test_a_file_that_is_missing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidOption, match="raftlog tokens add"):
+        TokenFile(tmp_path / "nowhere", fail)
+
+
+@pytest.mark.parametrize("name", ["", "x" * 201])
+def test_an_identity_has_a_name(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidOption, match="1 to 200 characters"):
+        add_token(tmp_path / "tokens.json", name, (), None, NOW)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_files_form_is_as_documented(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.json"
+    add_token(file, "etl", ("writers",), None, NOW)
+    [kept] = json.loads(file.read_text())["tokens"]
+    assert {**kept, "sha256": None} == {
+        "identity": "etl",
+        "groups": ["writers"],
+        "sha256": None,
+        "made": "2026-01-01T00:00:00Z",
+        "ends": None,
+    }

@@ -1,0 +1,311 @@
+"""Real nodes that answer only callers whom they know: by token, access token or certificate."""
+
+from __future__ import annotations
+
+import io
+import json
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import grpc
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from raftlog.auth.caller import Caller, Means
+from raftlog.auth.token_file import add_token, remove_tokens
+from raftlog.chaos.cluster import ProcessCluster, free_ports, wait_for
+from raftlog.client.connect import connect
+from raftlog.client.log_client import LogClient
+from raftlog.config import load
+from raftlog.config_tls import PemFiles
+from raftlog.errors import RaftlogError, Unauthenticated
+from raftlog.tls import Certificates, open_channel
+from raftlog.transport.link import STREAM_METHOD
+from raftlog.wire.calls import CALLS, SERVICE, StreamedCall
+from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error
+from tests.cli.command import run
+
+WAIT_S = 60.0
+NODES = 3
+ISSUER, AUDIENCE = "https://login.example.com/", "raftlog"
+
+pytestmark = pytest.mark.slow
+
+
+class Keys:
+    """An OpenID provider's published keys, and whom they prove."""
+
+    def __init__(self) -> None:
+        self.published: dict[str, Any] = {}
+        self._private: dict[str, Any] = {}
+        self.asked = 0
+
+    def make(self, name: str, private: Any, algorithm: Any) -> None:
+        key = json.loads(algorithm.to_jwk(private.public_key()))
+        self._private[name] = private
+        self.published[name] = key | {"kid": name, "use": "sig"}
+
+    def token(self, name: str, algorithm: str, **claims: Any) -> str:
+        known = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ada", "exp": time.time() + 600}
+        meant = {key: value for key, value in (known | claims).items() if value is not None}
+        return jwt.encode(meant, self._private[name], algorithm, headers={"kid": name})
+
+
+@pytest.fixture(scope="module")
+def keys() -> Keys:
+    made = Keys()
+    rsa_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    made.make("first", rsa_key, jwt.algorithms.RSAAlgorithm)
+    return made
+
+
+@pytest.fixture(scope="module")
+def provider(keys: Keys) -> Iterator[str]:
+    """Where the keys are published."""
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            keys.asked += 1
+            body = json.dumps({"keys": list(keys.published.values())}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/keys"
+        server.shutdown()
+        thread.join(WAIT_S)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("identities")
+
+
+@pytest.fixture(scope="module")
+def tokens_file(folder: Path) -> Path:
+    return folder / "tokens.json"
+
+
+@pytest.fixture(scope="module")
+def cluster(folder: Path, tokens_file: Path, provider: str) -> Iterator[ProcessCluster]:
+    operator = folder / "operator"
+    operator.write_text(made(tokens_file, "operator", "operators"))
+    settings = {
+        "tls.peer_port_offset": str(NODES),
+        "auth.tokens_file": str(tokens_file),
+        "auth.oidc_issuer": ISSUER,
+        "auth.oidc_audience": AUDIENCE,
+        "auth.oidc_jwks": provider,
+    }
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("RAFTLOG_CLIENT__TOKEN", f"file:{operator}")
+        started = ProcessCluster.start(
+            folder / "data",
+            nodes=NODES,
+            port=free_ports(2 * NODES),
+            settings=[f"{key}={value}" for key, value in settings.items()],
+            tls=True,
+        )
+    with started as found:
+        yield found
+
+
+def made(file: Path, identity: str, *groups: str, ends: datetime | None = None) -> str:
+    return add_token(file, identity, groups, ends, datetime.now(UTC))
+
+
+def client(cluster: ProcessCluster, token: str = "", where: Path | None = None) -> LogClient:
+    """One that shows this token, from a file, and no certificate."""
+    settings = {
+        "bootstrap_servers": cluster.servers,
+        "request_timeout_s": WAIT_S,
+        "tls_ca_file": str(cluster.data / "tls" / "ca.pem"),
+    }
+    if token:
+        assert where is not None
+        where.write_text(token + "\n")
+        settings["token"] = f"file:{where}"
+    return connect(settings=load().client.model_copy(update=settings))
+
+
+def refusal(cluster: ProcessCluster, token: str = "", where: Path | None = None) -> str:
+    with client(cluster, token, where) as stranger, pytest.raises(Unauthenticated) as caught:
+        stranger.list_topics()
+    return caught.value.problem
+
+
+# ---------------------------------------------------------------- who is let in
+
+
+def test_no_call_is_answered_to_a_stranger(cluster: ProcessCluster) -> None:
+    """Each of the table, which is what a node registers (`client_handlers` asserts it)."""
+    ca = PemFiles(str(cluster.data / "tls" / "ca.pem"))
+    pem = Certificates(ca, ca).current()
+    with open_channel(cluster.address(1), pem, ()) as channel:
+        for name, call in CALLS.items():
+            kind = "unary_stream" if isinstance(call, StreamedCall) else "unary_unary"
+            method = getattr(channel, kind)(f"/{SERVICE}/{name}")
+            assert isinstance(said(method, b""), Unauthenticated), name
+        peers = channel.stream_stream(STREAM_METHOD)
+        assert said(peers, iter([b""])) is not None, "they check the certificate by themselves"
+        health = health_pb2_grpc.HealthStub(channel)
+        told = health.Check(health_pb2.HealthCheckRequest(), timeout=WAIT_S)
+        assert told.status == health_pb2.HealthCheckResponse.SERVING, "balancers may ask"
+
+
+def said(method: Any, request: Any) -> RaftlogError | None:
+    """The typed error that the call ends with."""
+    streamed = isinstance(method, grpc.UnaryStreamMultiCallable | grpc.StreamStreamMultiCallable)
+    with pytest.raises(grpc.RpcError) as caught:
+        next(method(request, timeout=WAIT_S)) if streamed else method(request, timeout=WAIT_S)
+    metadata = caught.value.trailing_metadata() or ()
+    found = [decode_error(value) for key, value in metadata if key == ERROR_METADATA_KEY]
+    return found[0] if found else None
+
+
+def test_a_token_says_who_calls_until_it_is_taken_away(
+    cluster: ProcessCluster, tokens_file: Path, tmp_path: Path
+) -> None:
+    assert "has no token" in refusal(cluster)
+    assert "nobody's" in refusal(cluster, "raftlog_of-nobody", tmp_path / "wrong")
+    token = made(tokens_file, "etl", "writers", "readers")
+    with client(cluster, token, tmp_path / "etl") as etl:
+        wait_for(lambda: knows(etl), "the nodes to take the token up", WAIT_S)
+        assert etl.whoami() == Caller(
+            identity="etl", means=Means.TOKEN, groups=frozenset({"writers", "readers"})
+        )
+        etl.create_topic("of-etl", "id bigint")
+        etl.append("of-etl", [{"id": 1}])
+        assert remove_tokens(tokens_file, "etl") == 1
+        wait_for(lambda: not knows(etl), "the nodes to refuse the token", WAIT_S)
+        assert token not in tokens_file.read_text()
+    ended = made(tokens_file, "etl", ends=datetime.now(UTC) - timedelta(seconds=1))
+    assert "ended" in refusal(cluster, ended, tmp_path / "ended")
+    logs = "".join(log.read_text() for log in cluster.logs.values())
+    assert "caller refused" in logs
+    assert token not in logs
+    assert ended not in logs
+
+
+def knows(caller: LogClient) -> bool:
+    """Whether all nodes do."""
+    try:
+        answers = [answer for _, answer in caller.describe_cluster()]
+    except Unauthenticated:
+        return False
+    return len(answers) == NODES and not any(isinstance(each, RaftlogError) for each in answers)
+
+
+def test_a_file_of_tokens_that_is_damaged_leaves_the_former_in_force(
+    cluster: ProcessCluster, tokens_file: Path, tmp_path: Path
+) -> None:
+    token = made(tokens_file, "steady")
+    with client(cluster, token, tmp_path / "steady") as steady:
+        wait_for(lambda: knows(steady), "the nodes to take the token up", WAIT_S)
+        whole = tokens_file.read_text()
+        tokens_file.write_text(whole[:-20])
+        log = cluster.logs[1]
+        wait_for(
+            lambda: knows(steady) and "new file of tokens refused" in log.read_text(),
+            "node 1 to say that the file is damaged",
+            WAIT_S,
+        )
+        tokens_file.write_text(whole)
+        assert knows(steady)
+
+
+def test_access_tokens_count_by_the_keys_that_their_issuer_publishes(
+    cluster: ProcessCluster, keys: Keys, tmp_path: Path
+) -> None:
+    token = keys.token("first", "RS256", groups=["analysts"])
+    with client(cluster, token, tmp_path / "ada") as ada:
+        known = ada.whoami()
+        assert known == Caller(
+            identity="ada", means=Means.ACCESS_TOKEN, groups=frozenset({"analysts"})
+        )
+    wrong = {
+        "expired": keys.token("first", "RS256", exp=time.time() - 60),
+        "for another": keys.token("first", "RS256", aud="another"),
+        "by another": keys.token("first", "RS256", iss="https://evil.example.com/"),
+        "for ever": keys.token("first", "RS256", exp=None),
+        "nobody": keys.token("first", "RS256", sub=None),
+        "changed": token[:-4] + ("AAAA" if not token.endswith("AAAA") else "BBBB"),
+        "unsigned": jwt.encode({"sub": "ada"}, "", "none", headers={"kid": "first"}),
+        "by a shared secret": jwt.encode(
+            {"iss": ISSUER, "aud": AUDIENCE, "sub": "ada", "exp": time.time() + 60},
+            "s" * 32,
+            "HS256",
+            headers={"kid": "first"},
+        ),
+    }
+    for name, each in wrong.items():
+        assert "access token" in refusal(cluster, each, tmp_path / "wrong"), name
+
+
+def test_an_issuer_may_change_its_keys_and_a_client_its_token(
+    cluster: ProcessCluster, keys: Keys, tmp_path: Path
+) -> None:
+    where = tmp_path / "bob"
+    short = keys.token("first", "RS256", sub="bob", exp=time.time() + 2)
+    with client(cluster, short, where) as bob:
+        assert bob.whoami() is not None
+        keys.make("second", ec.generate_private_key(ec.SECP256R1()), jwt.algorithms.ECAlgorithm)
+        renewed = keys.token("second", "ES256", sub="bob")
+        asked = keys.asked
+        where.write_text(renewed)
+        wait_for(lambda: knows(bob), "all nodes to have the new key", WAIT_S)
+        bob.list_topics()
+        assert keys.asked <= asked + NODES, "each node asks once"
+
+
+# ---------------------------------------------------------------- the command line
+
+
+def test_login_keeps_a_token_for_the_commands_that_follow(
+    cluster: ProcessCluster,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("RAFTLOG_CLIENT__TLS_CA_FILE", str(cluster.data / "tls" / "ca.pem"))
+    servers = ("--servers", cluster.servers)
+    stranger = run(monkeypatch, capsys, "whoami", *servers)
+    assert stranger.code == 7
+    assert "raftlog login" in stranger.err
+    monkeypatch.setattr("sys.stdin", io.StringIO("raftlog_of-nobody\n"))
+    wrong = run(monkeypatch, capsys, "login", *servers)
+    assert wrong.code == 7
+    assert "of-nobody" not in wrong.err
+    token = (folder / "operator").read_text()
+    monkeypatch.setattr("sys.stdin", io.StringIO(token))
+    ended = run(monkeypatch, capsys, "login", *servers)
+    assert ended.code == 0, ended.err
+    assert token not in ended.out + ended.err
+    known = run(monkeypatch, capsys, "whoami", "-ojson", *servers)
+    assert json.loads(known.out) == {
+        "identity": "operator",
+        "groups": ["operators"],
+        "means": "token",
+    }
+    [kept] = tmp_path.rglob("token-*")
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert run(monkeypatch, capsys, "logout", *servers).code == 0
+    assert run(monkeypatch, capsys, "whoami", *servers).code == 7
