@@ -24,6 +24,7 @@ from raftlog.spark.declarations import (
     SPARKS_OWN,
     Endpoint,
 )
+from raftlog.spark.foreign_options import advice_for
 
 if TYPE_CHECKING:
     from raftlog.config import ClientSettings
@@ -232,10 +233,11 @@ def _check_name(key: str, endpoints: frozenset[Endpoint]) -> None:
     known = {name: one.name for name, one in BY_KEY.items() if endpoints & one.endpoints}
     near = difflib.get_close_matches(key.lower(), known, n=1)
     names = ", ".join(sorted(known.values()))
+    nearest = f"Did you mean {known[near[0]]!r}?" if near else f"The known ones are: {names}."
     raise InvalidOption(
         option=key,
         problem=f"is not known to {places(endpoints)}",
-        advice=f"Did you mean {known[near[0]]!r}?" if near else f"The known ones are: {names}.",
+        advice=advice_for(key) or nearest,
     )
 
 

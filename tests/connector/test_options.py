@@ -1,9 +1,12 @@
 """Options: unknown, contradictory and malformed ones are refused with what to do instead."""
 
+import re
+
 import pytest
 
 from raftlog.errors import InvalidOption
-from raftlog.spark.declarations import OPTIONS, Endpoint
+from raftlog.spark import foreign_options
+from raftlog.spark.declarations import BY_KEY, OPTIONS, Endpoint
 from raftlog.spark.limits import Limits
 from raftlog.spark.offsets import AfterEpoch, AtTime
 from raftlog.spark.options import (
@@ -464,3 +467,25 @@ def test_an_epoch_is_one_of_a_writer_and_starts_a_read_or_ends_a_batch_read():
     assert refused(given | {"asOfEpoch": "-1"}, Endpoint.BATCH_SOURCE).option == "asOfEpoch"
     error = refused(given | {"startingAfterEpoch": "8"}, Endpoint.BATCH_SOURCE)
     assert error.problem == "is 8, after 'asOfEpoch' 7"
+
+
+@pytest.mark.parametrize(
+    ("brought", "ours"),
+    [
+        ("kafka.bootstrap.servers", "raftlog.bootstrap.servers"),
+        ("kafka.group.id", "groupId"),
+        ("assign", "subscribe"),
+        ("maxRecordsPerTrigger", "maxOffsetsPerTrigger"),
+        ("kafka.sasl.jaas.config", "raftlog.auth.token"),
+        ("kafka.fetch.min.bytes", "docs/KAFKA.md"),
+    ],
+)
+def test_an_option_of_kafkas_is_told_what_takes_its_place(brought, ours):
+    error = refused(SUBSCRIBE | {brought: "1"}, Endpoint.STREAM_SOURCE)
+    assert error.option == brought
+    assert ours in error.advice
+
+
+def test_advice_names_only_options_that_there_are():
+    named = re.findall(r"'([\w.]+)'", " ".join(foreign_options._IN_PLACE_OF.values()))
+    assert {name.lower() for name in named} <= BY_KEY.keys()
