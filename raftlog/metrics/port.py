@@ -13,7 +13,7 @@ import ssl
 import threading
 from collections.abc import Callable, Iterable
 from socketserver import TCPServer, ThreadingMixIn
-from typing import Any
+from typing import Any, Generic, TypeVar
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
@@ -27,6 +27,8 @@ PATH = "/metrics"
 _SILENT_S = 5.0
 """A connection that says nothing for so long is closed. No setting: a scraper speaks at once."""
 
+T = TypeVar("T")
+
 App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
@@ -34,12 +36,19 @@ class MetricsPort:
     """Answers scrapes from threads of its own."""
 
     def __init__(
-        self, settings: MetricsSettings, listen: Listen, registry: CollectorRegistry
+        self,
+        settings: MetricsSettings,
+        listen: Listen,
+        registry: CollectorRegistry,
+        on_problem: Callable[[str], None],
     ) -> None:
-        """Binds the port. Raises `AddressInUse`, and `InvalidOption` for a certificate or token
-        that cannot be read."""
-        token = settings.token and read_secret("metrics.token", settings.token)
-        tls = _tls(settings) if settings.cert_file else None
+        """Binds the port. Certificate and token are read again for each connection; `on_problem` is
+        told why later ones cannot be, while the former are in force. Raises `AddressInUse`, and
+        `InvalidOption` for a certificate or token that cannot be read."""
+        token = Latest(
+            lambda: settings.token and read_secret("metrics.token", settings.token), on_problem
+        )
+        tls = Latest(lambda: _tls(settings), on_problem) if settings.cert_file else None
         app = _only_metrics(make_wsgi_app(registry), token)
         try:
             self._server = _Server(listen, settings.requests_max, tls)
@@ -61,11 +70,36 @@ class MetricsPort:
         self._thread.join()
 
 
+class Latest(Generic[T]):
+    """What `read` gives, read again each time: where that fails, what it gave before."""
+
+    def __init__(self, read: Callable[[], T], on_problem: Callable[[str], None]) -> None:
+        """Reads it. Raises what `read` does; later on `on_problem` is told, once for each
+        problem."""
+        self._read = read
+        self._on_problem = on_problem
+        self._problem = ""
+        self._value = read()
+
+    def now(self) -> T:
+        """For several threads at once."""
+        try:
+            self._value = self._read()
+            self._problem = ""
+        except InvalidOption as error:
+            if error.cause != self._problem:
+                self._problem = error.cause
+                self._on_problem(error.cause)
+        return self._value
+
+
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, listen: Listen, requests_max: int, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, listen: Listen, requests_max: int, tls: Latest[ssl.SSLContext] | None
+    ) -> None:
         self._tls = tls
         self._free = threading.BoundedSemaphore(requests_max)
         self.address_family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
@@ -89,7 +123,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         try:
             request.settimeout(_SILENT_S)
             if self._tls is not None:
-                request = self._tls.wrap_socket(request, server_side=True)
+                request = self._tls.now().wrap_socket(request, server_side=True)
             super().process_request_thread(request, client_address)
         except OSError:  # it said nothing, or no TLS
             self.shutdown_request(request)
@@ -122,10 +156,11 @@ def _tls(settings: MetricsSettings) -> ssl.SSLContext:
     return context
 
 
-def _only_metrics(app: App, token: str) -> App:
+def _only_metrics(app: App, latest: Latest[str]) -> App:
     """The metrics, to who presents the token; nothing else is here."""
 
     def answer(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        token = latest.now()
         given = environ.get("HTTP_AUTHORIZATION", "")
         if token and not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
             start("401 Unauthorized", [("WWW-Authenticate", "Bearer"), ("Content-Length", "0")])

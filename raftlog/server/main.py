@@ -268,7 +268,12 @@ def _metrics_port(
     registry.register(StateCollector(scrapes.read, settings.metrics.topics_max))
     for process in (ProcessCollector, PlatformCollector, GCCollector):
         process(registry=registry)
-    return MetricsPort(settings.metrics, listen, registry)
+    return MetricsPort(
+        settings.metrics,
+        listen,
+        registry,
+        lambda problem: log.error("new secret of the metrics refused", cause=problem),
+    )
 
 
 async def _answer_scrapes(port: MetricsPort | None) -> None:

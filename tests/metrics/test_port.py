@@ -22,6 +22,9 @@ from tests.metrics.certificates import certificate_files
 
 WAIT_S = 20.0
 
+problems: list[str] = []
+"""What ports said of files that were replaced."""
+
 
 def registry() -> CollectorRegistry:
     found = CollectorRegistry()
@@ -32,7 +35,7 @@ def registry() -> CollectorRegistry:
 @contextmanager
 def answering(settings: MetricsSettings, host: str = "127.0.0.1") -> Iterator[Listen]:
     listen = Listen(host, free_ports(1))
-    port = MetricsPort(settings, listen, registry())
+    port = MetricsPort(settings, listen, registry(), problems.append)
     port.start()
     try:
         yield listen
@@ -74,7 +77,7 @@ def test_a_node_that_starts_again_is_scraped_where_it_was() -> None:
     """What is left of the connections that it closed keeps the port from nobody."""
     with answering(MetricsSettings()) as listen:
         assert asked(listen)[0] == 200
-    again = MetricsPort(MetricsSettings(), listen, registry())
+    again = MetricsPort(MetricsSettings(), listen, registry(), problems.append)
     again.start()
     assert asked(listen)[0] == 200
     again.stop()
@@ -108,6 +111,30 @@ def test_over_tls_plain_text_gets_no_answer(tmp_path: Path) -> None:
         assert asked(listen, tls=trusting)[0] == 200
 
 
+def test_certificate_and_token_are_replaced_while_it_answers(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    (tmp_path / "new").mkdir()
+    ca, cert, key = certificate_files(tmp_path / "old")
+    new_ca, new_cert, new_key = certificate_files(tmp_path / "new")
+    token = tmp_path / "token"
+    token.write_text("first")
+    settings = MetricsSettings(cert_file=str(cert), key_file=str(key), token=f"file:{token}")
+    before, after = (ssl.create_default_context(cafile=str(each)) for each in (ca, new_ca))
+    with answering(settings) as listen:
+        assert asked(listen, tls=before, token="Bearer first")[0] == 200
+        problems.clear()
+        new_cert.replace(cert)
+        for _ in range(2):  # the key is still the old certificate's
+            assert asked(listen, tls=before, token="Bearer first")[0] == 200
+        new_key.replace(key)
+        token.write_text("second")
+        assert asked(listen, tls=after, token="Bearer second")[0] == 200
+        assert asked(listen, tls=after, token="Bearer first")[0] == 401
+        token.unlink()
+        assert asked(listen, tls=after, token="Bearer second")[0] == 200
+    assert [problem.split("'")[1] for problem in problems] == ["metrics.cert_file", "metrics.token"]
+
+
 def test_connections_that_say_nothing_end_and_those_beyond_the_bound_are_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -138,7 +165,7 @@ def _soon(listen: Listen) -> int:
 def test_a_port_in_use_and_files_that_are_no_certificate_are_named(tmp_path: Path) -> None:
     with answering(MetricsSettings()) as listen:
         with pytest.raises(AddressInUse, match=listen.address) as caught:
-            MetricsPort(MetricsSettings(), listen, registry())
+            MetricsPort(MetricsSettings(), listen, registry(), problems.append)
         assert "metrics.listen" in caught.value.remedy
     _, cert, key = certificate_files(tmp_path)
     other = tmp_path / "none.pem"
@@ -146,11 +173,16 @@ def test_a_port_in_use_and_files_that_are_no_certificate_are_named(tmp_path: Pat
     for cert_file, key_file in ((cert, other), (other, key), (tmp_path / "absent", key)):
         settings = MetricsSettings(cert_file=str(cert_file), key_file=str(key_file))
         with pytest.raises(InvalidOption, match=r"metrics\.cert_file"):
-            MetricsPort(settings, Listen("127.0.0.1", free_ports(1)), registry())
+            MetricsPort(settings, Listen("127.0.0.1", free_ports(1)), registry(), problems.append)
 
 
 @pytest.mark.parametrize("token", ["canary-in-place-of-a-reference", "env:NOBODY_SET_IT", "file:"])
 def test_a_token_that_is_not_there_is_refused_unseen(token: str) -> None:
     with pytest.raises(InvalidOption, match=r"metrics\.token") as caught:
-        MetricsPort(MetricsSettings(token=token), Listen("127.0.0.1", free_ports(1)), registry())
+        MetricsPort(
+            MetricsSettings(token=token),
+            Listen("127.0.0.1", free_ports(1)),
+            registry(),
+            problems.append,
+        )
     assert "canary" not in str(caught.value)
