@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import ValidationError, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, SettingsConfigDict
 
+from raftlog.config_audit import AuditSettings
 from raftlog.config_auth import AuthSettings, refuse_half_auth
 from raftlog.config_ensemble import DiscoverySettings, EnsembleSettings, refuse_half
 from raftlog.config_hosts import PORT_MAX
@@ -444,6 +445,7 @@ class Settings(BaseSettings):
     discovery: DiscoverySettings = DiscoverySettings()
     tls: TlsSettings = TlsSettings()
     auth: AuthSettings = AuthSettings()
+    audit: AuditSettings = AuditSettings()
     metrics: MetricsSettings = MetricsSettings()
 
     @model_validator(mode="after")
@@ -500,6 +502,7 @@ SECTIONS: dict[str, type[Section]] = {
     "discovery": DiscoverySettings,
     "tls": TlsSettings,
     "auth": AuthSettings,
+    "audit": AuditSettings,
     "metrics": MetricsSettings,
 }
 

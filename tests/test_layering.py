@@ -69,6 +69,7 @@ PACKAGES = {
         ours=("raftlog.config_hosts", "raftlog.config_section", "raftlog.config_tls")
     ),
     "raftlog.config_tls": Package(ours=("raftlog.config_hosts", "raftlog.config_section")),
+    "raftlog.config_audit": Package(ours=("raftlog.config_section",)),
     "raftlog.config_auth": Package(ours=("raftlog.config_section",)),
     "raftlog.config_problems": Package(ours=("raftlog.config_section",), third_party=("pydantic",)),
     "raftlog.config_ensemble": Package(
@@ -77,6 +78,7 @@ PACKAGES = {
     "raftlog.config_raft": Package(ours=("raftlog.config_section",)),
     "raftlog.config": Package(
         ours=(
+            "raftlog.config_audit",
             "raftlog.config_auth",
             "raftlog.config_ensemble",
             "raftlog.config_hosts",
@@ -202,6 +204,7 @@ PACKAGES = {
             "raftlog.auth",
             "raftlog.certificates",
             "raftlog.config",
+            "raftlog.config_audit",
             "raftlog.config_auth",
             "raftlog.config_hosts",
             "raftlog.config_metrics",

@@ -25,6 +25,7 @@ from raftlog.auth.token_file import TokenFile
 from raftlog.config_auth import AuthSettings
 from raftlog.errors import RaftlogError, Unauthenticated
 from raftlog.metrics.counts import Counts
+from raftlog.server.audit import AuditLog
 from raftlog.server.calling import calling
 from raftlog.tls import node_of
 from raftlog.transport.inbound import Context, refuse
@@ -43,8 +44,8 @@ _TOKEN_CHARACTERS_MAX = 8192
 """A longer one is no token of anybody's. No setting: grpc takes no more metadata than that."""
 _SAID_AGAIN_S = 60.0
 _SAID_MAX = 1000
-"""A host that is refused is named in the log this often, and so many at a time: strangers must not
-fill a disk. The metrics count each."""
+"""A host that is refused a call is named in the logs this often, and so many at a time: strangers
+must not fill a disk, or push what others did out of a log. The metrics count each."""
 
 log = structlog.get_logger(__name__)
 
@@ -106,10 +107,15 @@ class Authenticator:
 class Admission(grpc.aio.ServerInterceptor):
     """Lets a call through to its handler once its caller is known."""
 
-    def __init__(self, authenticator: Authenticator, counts: Counts) -> None:
+    def __init__(
+        self, authenticator: Authenticator, counts: Counts, audit: AuditLog | None
+    ) -> None:
         self._authenticator = authenticator
         self._counts = counts
-        self._said: cachetools.TTLCache[str, bool] = cachetools.TTLCache(_SAID_MAX, _SAID_AGAIN_S)
+        self._audit = audit
+        self._said: cachetools.TTLCache[tuple[str, str], bool] = cachetools.TTLCache(
+            _SAID_MAX, _SAID_AGAIN_S
+        )
 
     async def intercept_service(
         self,
@@ -121,45 +127,53 @@ class Admission(grpc.aio.ServerInterceptor):
         method = handler_call_details.method
         if handler is None or method in OPEN or method in PROVEN_ELSEWHERE:
             return handler
-        return self._guarded(handler)
+        return self._guarded(handler, method.rpartition("/")[2])
 
-    def _guarded(self, handler: Any) -> Any:
+    def _guarded(self, handler: Any, call: str) -> Any:
         """The handler with each of its behaviors behind `_admitted`: it has one of them."""
-        guards: dict[str, Callable[[Any], Any]] = {
+        guards: dict[str, Callable[[Any, str], Any]] = {
             "unary_unary": self._one,
             "stream_unary": self._one,
+            "unary_stream": self._many,
+            "stream_stream": self._many,
         }
-        guards |= {"unary_stream": self._many, "stream_stream": self._many}
         given = {kind: getattr(handler, kind) for kind in guards}
         return handler._replace(
-            **{kind: guards[kind](given[kind]) for kind in guards if given[kind] is not None}
+            **{kind: guards[kind](given[kind], call) for kind in guards if given[kind] is not None}
         )
 
-    def _one(self, behavior: Callable[[Any, Context], Awaitable[bytes]]) -> Any:
+    def _one(self, behavior: Callable[[Any, Context], Awaitable[bytes]], call: str) -> Any:
         @functools.wraps(behavior)
         async def guarded(request: Any, context: Context) -> bytes:
-            with calling(await self._admitted(context)):
+            with calling(await self._admitted(context, call)):
                 return await behavior(request, context)
 
         return guarded
 
-    def _many(self, behavior: Callable[[Any, Context], AsyncIterator[bytes]]) -> Any:
+    def _many(self, behavior: Callable[[Any, Context], AsyncIterator[bytes]], call: str) -> Any:
         @functools.wraps(behavior)
         async def guarded(request: Any, context: Context) -> AsyncIterator[bytes]:
-            with calling(await self._admitted(context)):
+            with calling(await self._admitted(context, call)):
                 async for frame in behavior(request, context):
                     yield frame
 
         return guarded
 
-    async def _admitted(self, context: Context) -> Caller:
+    async def _admitted(self, context: Context, call: str) -> Caller:
         """Who calls. Ends the call if that is not known."""
         try:
             return await self._authenticator.caller(context)
         except RaftlogError as error:
-            self._counts.stranger(type(error).__name__)
-            host = context.peer().rpartition(":")[0]
-            if host not in self._said:
-                self._said[host] = True
-                log.warning("caller refused", cause=error.cause, peer=context.peer())
+            self._note(error, context.peer(), call)
             await refuse(context, error)
+
+    def _note(self, error: RaftlogError, peer: str, call: str) -> None:
+        reason = type(error).__name__
+        self._counts.stranger(reason)
+        asked = (peer.rpartition(":")[0], call)
+        if asked in self._said:
+            return
+        self._said[asked] = True
+        log.warning("caller refused", cause=error.cause, peer=peer, call=call)
+        if self._audit is not None:
+            self._audit.refused(call, peer, reason)

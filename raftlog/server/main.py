@@ -44,6 +44,7 @@ from raftlog.metrics.port import MetricsPort
 from raftlog.metrics.state import StateCollector
 from raftlog.server.admission import Admission, Authenticator
 from raftlog.server.announcing import announce, announcer_of
+from raftlog.server.audit import AuditLog
 from raftlog.server.compactor import COMPACTION_PROGRAM, Compactor
 from raftlog.server.leases import LeaseWatch
 from raftlog.server.listener import Listener, Port, generic_handlers
@@ -143,13 +144,13 @@ async def _serve(
         fail=fail,
     )
     services = Services(node)
-    gate = CallGate(settings.server, node.identity.cluster_id, node.counts)
+    gate = _gate(settings, node)
     metrics = _metrics_port(settings, node, gate, addresses[node_id], data)
     streams = PeerStreams(node, proven=channels.encrypted)
     healths = health.aio.HealthServicer()
     of_health = generic_handlers(partial(health_pb2_grpc.add_HealthServicer_to_server, healths))
     handlers = (client_handlers(services, gate), streams.handlers(), *of_health)
-    new_server = partial(_new_server, settings, handlers, _admission(settings, node))
+    new_server = partial(_new_server, settings, handlers, _admission(settings, node, gate.audit))
     listener = Listener(new_server, _ports(settings, addresses[node_id], channels))
     announcer = announcer_of(node) if settings.discovery.zookeeper else None
     await node.start()
@@ -176,8 +177,16 @@ async def _serve(
     # At once: the peers' streams never end by themselves.
     await listener.stop()
     await node.stop()
+    if gate.audit is not None:
+        gate.audit.stop()
     if failure:
         raise failure[0]
+
+
+def _gate(settings: Settings, node: Node) -> CallGate:
+    """What every call passes, with the audit log, if there is to be one. Raises `PathUnusable`."""
+    audit = AuditLog(settings.audit, node.node) if settings.audit.file else None
+    return CallGate(settings.server, node.identity.cluster_id, node.counts, audit)
 
 
 def _channels(settings: Settings, cluster_id: str, node: NodeId) -> PeerChannels:
@@ -222,13 +231,13 @@ def _ports(settings: Settings, address: str, channels: PeerChannels) -> list[Por
     ]
 
 
-def _admission(settings: Settings, node: Node) -> list[Admission]:
+def _admission(settings: Settings, node: Node, audit: AuditLog | None) -> list[Admission]:
     """What asks callers who they are; none: nobody does. Raises `InvalidOption`."""
     refuse_bare_auth(settings.auth, encrypted=node.channels.encrypted)
     if not settings.auth.tokens_are_asked_for and not settings.tls.client_certificates:
         return []
     authenticator = Authenticator(settings.auth, node.identity.cluster_id)
-    return [Admission(authenticator, node.counts)]
+    return [Admission(authenticator, node.counts, audit)]
 
 
 def _new_server(

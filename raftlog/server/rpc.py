@@ -18,6 +18,8 @@ import structlog
 from raftlog.config import ServerSettings
 from raftlog.errors import DeadlineExceeded, NodeStopping, Overloaded, RaftlogError
 from raftlog.metrics.counts import Counts
+from raftlog.server.audit import ACTS, AuditLog
+from raftlog.server.calling import caller
 from raftlog.server.services import Services
 from raftlog.transport.inbound import Context, refuse
 from raftlog.wire import calls
@@ -32,9 +34,16 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[bytes, bytes]"
 class CallGate:
     """Counts calls in flight, so that their number has a bound."""
 
-    def __init__(self, limits: ServerSettings, cluster_id: str, counts: Counts) -> None:
+    def __init__(
+        self,
+        limits: ServerSettings,
+        cluster_id: str,
+        counts: Counts,
+        audit: AuditLog | None = None,
+    ) -> None:
         """Calls that are meant for another cluster than this are refused."""
         self.counts = counts
+        self.audit = audit
         self._limits = limits
         self._cluster_id = cluster_id
         self._in_flight = 0
@@ -213,17 +222,26 @@ def _unary(
     serve: Callable[[Request, bytes], Awaitable[Reply]],
     gate: CallGate,
 ) -> Callable[[bytes, Context], Awaitable[bytes]]:
+    audit = gate.audit if call.name in ACTS else None
+
     async def answer(data: bytes, context: Context) -> bytes | RaftlogError:
-        with gate.counts.call(call.name, len(data)) as count:
-            try:
-                async with gate.call(call, context):
-                    request, body = decode_request(call, data)
-                    frame = encode_reply(call, await serve(request, body))
-                    count.sent_bytes = len(frame)
-                    return frame
-            except RaftlogError as error:
-                count.outcome = type(error).__name__
-                return _without_frames(error)
+        asked: Request | None = None
+        count = gate.counts.call(call.name, len(data))
+        try:
+            with count:
+                try:
+                    async with gate.call(call, context):
+                        request, body = decode_request(call, data)
+                        asked = request
+                        frame = encode_reply(call, await serve(request, body))
+                        count.sent_bytes = len(frame)
+                        return frame
+                except RaftlogError as error:
+                    count.outcome = type(error).__name__
+                    return _without_frames(error)
+        finally:
+            if audit is not None:
+                audit.act(call.name, asked, caller(), context.peer(), count.outcome)
 
     async def handle(data: bytes, context: Context) -> bytes:
         answered = await answer(data, context)

@@ -111,6 +111,7 @@ def cluster(folder: Path, tokens_file: Path, provider: str) -> Iterator[ProcessC
         "auth.oidc_issuer": ISSUER,
         "auth.oidc_audience": AUDIENCE,
         "auth.oidc_jwks": provider,
+        "audit.file": str(folder / "audit-{node}.jsonl"),
     }
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("RAFTLOG_CLIENT__TOKEN", f"file:{operator}")
@@ -271,6 +272,35 @@ def test_an_issuer_may_change_its_keys_and_a_client_its_token(
         wait_for(lambda: knows(bob), "all nodes to have the new key", WAIT_S)
         bob.list_topics()
         assert keys.asked <= asked + NODES, "each node asks once"
+
+
+def test_acts_and_refusals_are_in_the_audit_log(
+    cluster: ProcessCluster, folder: Path, tmp_path: Path
+) -> None:
+    token = (folder / "operator").read_text()
+    with client(cluster, token, tmp_path / "token") as operator:
+        operator.create_topic("audited", "id bigint")
+        operator.append("audited", [{"id": 1}])
+        operator.trim("audited", before=1)
+        operator.delete_topic("audited")
+    refusal(cluster, "raftlog_of-nobody", tmp_path / "wrong")
+    found: list[dict[str, Any]] = []
+
+    def all_there() -> bool:
+        found.clear()
+        for file in sorted(folder.glob("audit-*.jsonl")):
+            found.extend(json.loads(line) for line in file.read_text().splitlines())
+        return any(line["outcome"] == "Unauthenticated" for line in found)
+
+    wait_for(all_there, "the refusal in the audit log", WAIT_S)
+    acts = [line for line in found if line["who"] == "operator" and line["outcome"] == "ok"]
+    assert {line["call"] for line in acts} >= {"CreateTopic", "Trim", "DeleteTopic"}
+    assert all(line["means"] == "token" and line["from"].startswith("ipv4:") for line in acts)
+    done = [line for line in found if line["outcome"] == "ok"]
+    assert {line["who"] for line in done if line["call"] == "RegisterNode"} <= {
+        f"node {node}" for node in range(1, NODES + 1)
+    }
+    assert token.strip() not in json.dumps(found)
 
 
 # ---------------------------------------------------------------- the command line

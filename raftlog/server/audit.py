@@ -1,0 +1,143 @@
+"""The log of administrative acts and refusals: a line of JSON each, in a file that is rotated.
+
+    {"time": "2026-01-01T00:00:00.000+00:00", "node": 1, "who": "ada", "means": "token",
+     "from": "ipv4:127.0.0.1:40000", "call": "DeleteTopic", "what": {"name": "flights", ...},
+     "outcome": "ok"}
+
+`who` is null where nobody is asked who they are, or nobody knows. `outcome` is `ok` or the error's
+code. An act is logged by the node that decided on it; one that was sent to a node that does not
+lead has changed nothing, and is not an act. Lines are not synced: the last ones before a power loss
+may be missing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import logging.handlers
+import queue
+from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+
+from raftlog.auth.caller import Caller
+from raftlog.config_audit import AuditSettings
+from raftlog.errors import NotLeader, PathUnusable
+from raftlog.wire import calls
+
+ACTS = frozenset(
+    call.name
+    for call in (
+        calls.CREATE_TOPIC,
+        calls.ALTER_TOPIC,
+        calls.ALTER_SCHEMA,
+        calls.DELETE_TOPIC,
+        calls.TRIM,
+        calls.SCRUB,
+        calls.REMOVE_WRITER,
+        calls.REGISTER_NODE,
+        calls.ADD_NODE,
+        calls.SET_PARENTS,
+        calls.SET_DUTY,
+        calls.RETIRE_NODE,
+        calls.PLACE_GROUP,
+        calls.TRANSFER_LEADERSHIP,
+    )
+)
+"""Calls that change what there is, who stands where, or what is kept. To write and read records and
+keys is what a cluster is for, and no act."""
+
+_NO_ACT = NotLeader.__name__
+
+_WAITING_MAX = 10_000
+"""Lines that wait for the disk. No setting: it bounds memory, and they are written as they come."""
+_WHAT_CHARACTERS_MAX = 4_000
+"""What an act was asked to do is cut off there: a schema may have thousands of columns."""
+
+log = structlog.get_logger(__name__)
+
+
+class AuditLog:
+    """Takes lines at once, and writes them from a thread of its own."""
+
+    def __init__(self, settings: AuditSettings, node: int) -> None:
+        """Opens the file, to append to it. Raises `PathUnusable`."""
+        self._node = node
+        path = settings.file.replace("{node}", str(node))
+        try:
+            file = _File(
+                path,
+                maxBytes=settings.file_bytes_max,
+                backupCount=settings.files_max,
+                encoding="utf-8",
+            )
+        except OSError as error:
+            raise PathUnusable(path=path, problem=error.strerror or str(error)) from error
+        self._waiting: queue.Queue[Any] = queue.Queue(_WAITING_MAX)
+        self._writer = logging.handlers.QueueListener(self._waiting, file)
+        self._writer.start()
+
+    def act(
+        self, call: str, request: object, caller: Caller | None, peer: str, outcome: str
+    ) -> None:
+        """Somebody called to change something, and this came of it."""
+        if outcome != _NO_ACT:
+            self._take(call, _what(request), caller, peer, outcome)
+
+    def refused(self, call: str, peer: str, outcome: str) -> None:
+        """Nobody knows who called."""
+        self._take(call, {}, None, peer, outcome)
+
+    def stop(self) -> None:
+        """Write what waits."""
+        self._writer.stop()
+
+    def _take(
+        self,
+        call: str,
+        what: Mapping[str, Any],
+        caller: Caller | None,
+        peer: str,
+        outcome: str,
+    ) -> None:
+        line = {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "node": self._node,
+            "who": caller.identity if caller is not None else None,
+            "means": caller.means if caller is not None else None,
+            "from": peer,
+            "call": call,
+            "what": what,
+            "outcome": outcome,
+        }
+        text = json.dumps(line, default=str)
+        try:
+            self._waiting.put_nowait(logging.makeLogRecord({"msg": text, "levelno": logging.INFO}))
+        except queue.Full:
+            log.error("audit line lost", cause="the disk is too slow", line=text)
+
+
+class _File(logging.handlers.RotatingFileHandler):
+    """Says what was not written, in place of a traceback."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        log.error("audit line lost", cause="its file cannot be written", line=record.getMessage())
+
+
+def _what(request: object) -> Mapping[str, Any]:
+    """What was asked for, as far as it is not too long."""
+    if not is_dataclass(request) or isinstance(request, type):
+        return {}
+    values = asdict(request)
+    texts = {name: json.dumps(value, default=str) for name, value in values.items()}
+    return {
+        name: value if len(texts[name]) <= _WHAT_CHARACTERS_MAX else _cut(texts[name])
+        for name, value in values.items()
+    }
+
+
+def _cut(text: str) -> str:
+    return f"{text[:_WHAT_CHARACTERS_MAX]}..."
