@@ -170,7 +170,7 @@ def _way_out(
             "the id). With another id the query would be a new one, and write rows again.",
             (
                 "raftlog writers list TOPIC",
-                f'echo -n \'{{"id":"QUERY ID"}}\' > {_path(checkpoint, "metadata")}',
+                f'echo -n \'{{"id":"QUERY ID"}}\' {_into(checkpoint, "metadata")}',
             ),
         )
     batch = int(name)
@@ -197,6 +197,12 @@ def _path(checkpoint: Checkpoint, file: str) -> str:
     if _is_uri(checkpoint):
         folder, _, _ = folder.partition("?")  # what follows is for pyarrow only
     return shlex.quote(f"{folder.rstrip('/')}/{file}")
+
+
+def _into(checkpoint: Checkpoint, file: str) -> str:
+    """The end of a command line whose output becomes the file."""
+    path = _path(checkpoint, file)
+    return f"| hadoop fs -put -f - {path}" if _is_uri(checkpoint) else f"> {path}"
 
 
 def _is_uri(checkpoint: Checkpoint) -> bool:

@@ -364,6 +364,11 @@ def test_a_lost_metadata_is_written_again_with_the_id_that_the_log_knows(done):
     finding = way_out(done)
     assert "raftlog writers list TOPIC" in finding.commands
     assert any(f"> {done.path}/metadata" in command for command in finding.commands)
+    elsewhere = replace(
+        read_checkpoint(str(done.path)), location="s3://KEY:***@bucket/a?scheme=http"
+    )
+    [there] = (each for each in judge(elsewhere, says()) if each.about == "metadata")
+    assert there.commands[-1].endswith("| hadoop fs -put -f - 's3://KEY:***@bucket/a/metadata'")
 
 
 def test_a_damaged_plan_is_removed_only_if_the_log_has_nothing_of_its_batch(pending):
