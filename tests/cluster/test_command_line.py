@@ -289,6 +289,7 @@ def test_tail_says_for_whom_it_waits_when_the_only_replica_is_down(tmp_path: Pat
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            env=os.environ | {"PYTHONFAULTHANDLER": "1"},
         )  # fmt: skip
         assert follower.stdout is not None
         assert follower.stderr is not None
@@ -297,7 +298,11 @@ def test_tail_says_for_whom_it_waits_when_the_only_replica_is_down(tmp_path: Pat
         with ThreadPoolExecutor(1) as thread:
             said = thread.submit(follower.stderr.readline).result(DEADLINE_S)
         follower.send_signal(signal.SIGINT)
-        follower.communicate(timeout=DEADLINE_S)
+        try:
+            follower.communicate(timeout=DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            follower.send_signal(signal.SIGABRT)
+            pytest.fail(f"it goes on after SIGINT:\n{follower.communicate(timeout=DEADLINE_S)[1]}")
     assert said.startswith("no answer for ")
     assert running.address(holder) in said
 
