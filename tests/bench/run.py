@@ -29,6 +29,7 @@ from typing import Any
 from raftlog.cli.output import plain, show_table
 from tests.bench.catch_up import catch_up
 from tests.bench.chunks import chunks
+from tests.bench.closed import closed
 from tests.bench.crumbs import crumbs
 from tests.bench.failover import failover
 from tests.bench.figures import TARGETS, Figure, Level, level_of
@@ -58,6 +59,7 @@ PIECES: dict[str, Piece] = {
     "catch-up": catch_up(1024),
     "replay": replay(100, 500),
     "idle": idle((1, 100, 1000)),
+    "closed": closed,
     "memory": memory(1000),
     "month": month(Month(topics=20, epochs=300, snapshot_entries=900)),
     "crumbs": crumbs,
