@@ -21,6 +21,8 @@ _PARAMETER = re.compile(
     r"(?i)[?&#;]([^=&?#;/]*(?:key|secret|token|password|sig|credential|sas)[^=&?#;/]*)=([^&]+)"
 )
 """The name and the value of a URI's parameter that may be secret."""
+_URI = re.compile(r"(?i)(?!file:/)[a-z][a-z0-9+.-]+:/{1,2}|//|file://")
+"""How one begins, also where somebody left out a slash or the scheme."""
 _HIDDEN = "***"
 _TELLING_CHARACTERS = 6
 """A shorter secret may be part of a word, and is hidden only where a URI has it."""
@@ -98,9 +100,10 @@ def without_secrets(text: str, location: str) -> str:
     Who writes a URI may forget to escape what is in a secret. So a password is all from the first
     colon to the last `@`, and a parameter is looked for wherever it stands.
     """
-    _, is_uri, rest = location.partition("://")
-    if not is_uri:
+    beginning = _URI.match(location)
+    if beginning is None:
         return text
+    rest = location[beginning.end() :]
     user, _, _ = rest.rpartition("@")
     _, _, password = user.partition(":")
     found = [password, *(value for _, value in _PARAMETER.findall(location))]

@@ -47,17 +47,18 @@ def client(options: ConnectionOptions, *, starting: bool = False) -> LogClient:
         return _clients[key]
 
 
-def check_reachable(options: ConnectionOptions) -> None:
-    """Raise `NodeUnreachable` soon if no node answers a query that starts; ask once in a process.
+def check_reachable(options: ConnectionOptions, *, again: bool = True) -> None:
+    """Raise `NodeUnreachable` soon if no node answers a query that starts.
 
-    With ZooKeeper it asks nothing: the request that comes next says what is wrong there, and with
-    the nodes that it names.
+    Not `again`: if this process was answered once, it does not ask: what calls may be a query that
+    runs, which waits as long as a request may take. With ZooKeeper it asks nothing: the request
+    that comes next says what is wrong there, and with the nodes that it names.
     """
     if options.zookeeper:
         return
     key = (os.getpid(), options)
     with _lock:
-        if key in _reached:
+        if not again and key in _reached:
             return
     timeout_s = min(START_TIMEOUT_S, options.request_timeout_s)
     with _opened(options, timeout_s, patient=False) as short:
@@ -72,9 +73,10 @@ def check_reachable(options: ConnectionOptions) -> None:
         _reached.add(key)
 
 
-def describe(subscribed: Subscription) -> list[TopicInfo]:
-    """The topics that a query reads, as they are when it starts: at least one."""
-    check_reachable(subscribed.connection)
+def describe(subscribed: Subscription, *, again: bool = True) -> list[TopicInfo]:
+    """The topics that a query reads, as they are when it starts: at least one. `again` as in
+    `check_reachable`."""
+    check_reachable(subscribed.connection, again=again)
     return subscribed.topics.describe_some(client(subscribed.connection, starting=True))
 
 

@@ -74,7 +74,8 @@ class RaftlogDataSource(DataSource):
         from raftlog.spark.reader import RaftlogBatchReader, RaftlogFilteringReader
 
         options = source_options(given, Endpoint.BATCH_SOURCE)
-        topics = connection.describe(options.subscription)
+        # A query that runs may read a batch, too: in foreachBatch, or to join with it.
+        topics = connection.describe(options.subscription, again=False)
         check_projection(schema, union(topics))
         kind = RaftlogFilteringReader if _plans_with_filters() else RaftlogBatchReader
         return kind(options, schema, topics)

@@ -300,7 +300,7 @@ def _token(values: OptionValues) -> str:
 def _found_by(values: OptionValues) -> tuple[str, str]:
     """(servers, ZooKeeper): how the cluster is found. By servers, the second is ""."""
     from raftlog.config_ensemble import found_by, parse_ensemble
-    from raftlog.config_hosts import is_address
+    from raftlog.config_hosts import is_address, shown_address
 
     by_servers, by_zookeeper = "raftlog.bootstrap.servers", "raftlog.zookeeper.connect"
     given = found_by(
@@ -317,7 +317,7 @@ def _found_by(values: OptionValues) -> tuple[str, str]:
         if not is_address(server):
             raise InvalidOption(
                 option=by_servers,
-                problem=f"holds {server!r}, which is not host:port",
+                problem=f"holds {shown_address(server)!r}, which is not host:port",
                 advice="Give host:port pairs, comma-separated: 127.0.0.1:7401,127.0.0.1:7402.",
             )
     return ",".join(servers), ""

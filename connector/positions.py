@@ -171,7 +171,13 @@ def _per_topic(
     """The positions of a JSON object. Topics that it does not name have that of `OTHERS`, or the
     position that they have without the option."""
     try:
-        given = json.loads(text)
+        given = json.loads(text, object_pairs_hook=_each_once)
+    except _Twice as error:
+        raise InvalidOption(
+            option=name,
+            problem=f"names {str(error)!r} twice",
+            advice="Name each topic once.",
+        ) from None
     except json.JSONDecodeError:
         given = None
     if not isinstance(given, dict):
@@ -191,6 +197,19 @@ def _per_topic(
             advice=f"Name subscribed topics only, or {OTHERS!r} for all others.",
         )
     return Positions(named=named, others=others)
+
+
+class _Twice(Exception):
+    """A name that is twice in an object of JSON, of which Python would take the last."""
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _Twice(key)
+        found[key] = value
+    return found
 
 
 def _offset_or_symbol(name: str, topic: str, number: Any) -> Position:

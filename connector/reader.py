@@ -57,7 +57,7 @@ from raftlog.spark.pruning import (
 )
 from raftlog.spark.spark_version import arrow_schema
 from raftlog.spark.union import check_fits
-from raftlog.spark.worker_log import errors_logged
+from raftlog.spark.worker_log import errors_logged, errors_of_items_logged
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -331,6 +331,7 @@ class RangeReader:
             return (*trimmed, *found.offsets), (*(0 for _ in trimmed), *found.body_bytes)
         return (start, end), (0,)
 
+    @errors_of_items_logged
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The task's records as Arrow batches of exactly the schema that Spark planned with.
 

@@ -13,7 +13,7 @@ import contextlib
 import functools
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import ParamSpec, TypeVar
 
 from raftlog.errors import RaftlogError
@@ -54,14 +54,32 @@ def errors_logged(method: Callable[P, R]) -> Callable[P, R]:
         try:
             return method(*args, **kwargs)
         except RaftlogError as error:
-            text = " ".join(str(error).split())
-            logger = logging.getLogger(LOGGER)
-            logger.error("%s: %s", type(error).__name__, text)
-            logger.debug("It was raised here.", exc_info=True)
-            report_without_traceback()
+            _report(error)
             raise
 
     return logged
+
+
+def errors_of_items_logged(method: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R]]:
+    """The same for a method that yields."""
+
+    @functools.wraps(method)
+    def logged(*args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+        try:
+            yield from method(*args, **kwargs)
+        except RaftlogError as error:
+            _report(error)
+            raise
+
+    return logged
+
+
+def _report(error: RaftlogError) -> None:
+    text = " ".join(str(error).split())
+    logger = logging.getLogger(LOGGER)
+    logger.error("%s: %s", type(error).__name__, text)
+    logger.debug("It was raised here.", exc_info=True)
+    report_without_traceback()
 
 
 def install() -> None:

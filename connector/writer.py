@@ -111,7 +111,7 @@ def batch_writer(
     """A batch write's writer. Spark calls this once for each write, so the run is minted here."""
     options = sink_options(given, Endpoint.BATCH_SINK)
     rows = _rows(options, schema, overwrite)
-    connection.check_reachable(options.connection)
+    connection.check_reachable(options.connection, again=False)  # it may be in foreachBatch
     if rows.column is None:
         found = target.find(options, options.topic, schema, starting=True)
         rows = replace(rows, topic=found or target.made(options, options.topic, schema))
@@ -303,6 +303,7 @@ class RaftlogStreamWriter(DataSourceStreamArrowWriter):
         self._sink = _Sink(options, rows, overwrite=overwrite)
 
     # Spark's Arrow classes take batches; the classes that they derive from take rows.
+    @errors_logged
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:  # type: ignore[override]
         message = self._sink.stage(_streaming_key(self._options.txn_app_id), iterator)
         return replace(message, checkpoint=_checkpoint_location(self._options))
@@ -346,6 +347,7 @@ class RaftlogBatchWriter(DataSourceArrowWriter):
             streaming=False,
         )
 
+    @errors_logged
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:  # type: ignore[override]
         key = self._key if self._transient else _fenced(self._key)
         return self._sink.stage(key, iterator)

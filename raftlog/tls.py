@@ -122,7 +122,7 @@ def _stamp(files: PemFiles) -> tuple[tuple[int, int, int] | None, ...]:
     for path in filter(None, files):
         try:
             status = os.stat(path)
-        except OSError:
+        except (OSError, ValueError):
             found.append(None)
         else:
             found.append((status.st_mtime_ns, status.st_size, status.st_ino))
@@ -150,7 +150,15 @@ def _content(which: int, path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise _Unusable(which, f"{path}: {error.strerror}") from None
+        raise _Unusable(which, f"{_shown(path)}: {error.strerror}") from None
+    except ValueError as error:  # no path can have such a character
+        raise _Unusable(which, f"{_shown(path)}: {error}") from None
+
+
+def _shown(path: str) -> str:
+    """A path for a message. It may be a private key itself, by mistake."""
+    is_path = path.isprintable() and "-----" not in path
+    return path if is_path else "what it has is the PEM's text, or no path"
 
 
 def _no_password() -> str:

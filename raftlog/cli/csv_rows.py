@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
+from raftlog.cli.overflows import refuse_overflows
 from raftlog.cli.typed_texts import typed
 from raftlog.records.conform import type_name
 
@@ -40,6 +41,7 @@ def csv_rows(
         batch = read_csv(text, pa.schema(wide), nulls, header)
     except pa.ArrowInvalid as error:
         raise ValueError(_problem(schema, header, str(error))) from error
+    refuse_overflows(batch, text)
     for number, name in enumerate(header):
         if name not in schema.names:
             continue  # a metadata column

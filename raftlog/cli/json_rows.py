@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.json as pj
 
 from raftlog.cli.json_maps import with_pairs
+from raftlog.cli.overflows import refuse_overflows
 from raftlog.cli.typed_texts import readable_type, typed
 from raftlog.records.arrow_types import is_variant
 from raftlog.records.conform import type_name
@@ -37,6 +38,7 @@ def json_rows(text: bytes, schema: pa.Schema, *, base64: bool) -> pa.RecordBatch
         raise
     if rounded := _rounded(text, schema):
         raise ValueError(rounded)
+    refuse_overflows(rows, text)
     return rows
 
 

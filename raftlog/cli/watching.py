@@ -30,13 +30,19 @@ def watch(
     output: Format,
     interval_s: float,
 ) -> NoReturn:
-    """Show what `look` finds, again and again, until Ctrl-C."""
+    """Show what `look` finds, again and again, until Ctrl-C or the reader of a pipe has gone."""
     pause = threading.Event()
     if output is Format.JSON:
         while True:
             show_json(as_json(look()))
             pause.wait(interval_s)
-    with Live(console=console(), auto_refresh=False) as live:
+    shown = console()
+    if not shown.is_terminal:  # one table after the other
+        while True:
+            shown.print(as_table(look()))
+            shown.file.flush()
+            pause.wait(interval_s)
+    with Live(console=shown, auto_refresh=False) as live:
         while True:
             live.update(as_table(look()), refresh=True)
             pause.wait(interval_s)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raftlog.config_hosts import is_address
+from raftlog.config_hosts import is_address, shown_address
 from raftlog.errors import InvalidOption
 
 
@@ -14,7 +14,7 @@ def parse_servers(text: str) -> tuple[str, ...]:
         if not is_address(address):
             raise InvalidOption(
                 option="client.bootstrap_servers",
-                problem=f"holds {address!r}, which is not host:port",
+                problem=f"holds {shown_address(address)!r}, which is not host:port",
                 advice="Write for example 127.0.0.1:7401,127.0.0.1:7402,127.0.0.1:7403 "
                 "(--servers; in Spark raftlog.bootstrap.servers).",
             )

@@ -17,6 +17,10 @@ from raftlog.wire.calls import APPEND
 
 Topic = TopicInfo | str
 
+_CHANGES_MAX = 10
+"""So many changes of a topic may come one after the other during one append. No setting: each is a
+command of somebody's."""
+
 
 class SharedProducers:
     """One producer of a topic for all appends, so that the log knows few of them. Thread-safe.
@@ -45,17 +49,17 @@ class SharedProducers:
         deadline = self._connection.deadline(APPEND.name)
         if isinstance(data, Iterator):
             data = list(data)
-        try:
-            return self._append(topic, data, deadline)
-        except SchemaMismatch:
-            if not self._forget_older(topic, deadline):
-                raise
-            return self._append(topic, data, deadline)
-        except TopicRecreated:
-            if isinstance(topic, TopicInfo):
-                raise
-            # The producer knew an earlier incarnation. The new one has nothing of this append.
-            return self._append(topic, data, deadline)
+        for left in reversed(range(_CHANGES_MAX)):
+            try:
+                return self._append(topic, data, deadline)
+            except SchemaMismatch:
+                if not left or not self._forget_older(topic, deadline):
+                    raise
+            except TopicRecreated:
+                # The producer knew an earlier incarnation. The new one has nothing of this append.
+                if not left or isinstance(topic, TopicInfo):
+                    raise
+        raise AssertionError("the last try returns or raises")
 
     def altered(self, topic: TopicInfo) -> None:
         """This client altered the topic. Its next append must not be taken as it was before, by a

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from functools import lru_cache
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from raftlog.errors import SchemaMismatch
@@ -223,13 +225,22 @@ def batch_from_rows(
     return conform(pa.RecordBatch.from_arrays(columns, names=wanted.names), schema, topic)
 
 
-_TAKEN: dict[str, type] = {
-    **dict.fromkeys(("byte", "short", "integer", "long"), Integral),
-    **dict.fromkeys(TIMES, time),
-    **dict.fromkeys(INTERVALS, timedelta),
+_TAKEN: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("byte", "short", "integer", "long"), (Integral,)),
+    **dict.fromkeys(("float", "double"), (Real,)),
+    **dict.fromkeys(("timestamp", "timestamp_ntz"), (datetime, np.datetime64)),
+    **dict.fromkeys(TIMES, (time,)),
+    **dict.fromkeys(INTERVALS, (timedelta,)),
+    "date": (date,),
 }
 """What is taken for a type of which `pa.array` takes more: it truncates 1.5 to 1, and takes a
-number for a time or an interval."""
+number for a date, a time or an interval."""
+
+_REFUSED: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("byte", "short", "integer", "long", "float", "double"), (bool, np.bool_)),
+    "date": (datetime,),
+}
+"""Of these, what is not: it is another type's, and would be changed."""
 
 
 _VARIANT: JsonType = {
@@ -271,14 +282,32 @@ def _silent_loss(values: Sequence[Any], kind: JsonType, path: str) -> str | None
 
 
 def _loss_by_type(values: Sequence[Any], kind: str, path: str) -> str | None:
-    types = set(map(type, values)) - {type(None)}
-    if kind in _TAKEN:
-        cut = sorted(found.__name__ for found in types if not issubclass(found, _TAKEN[kind]))
-    elif kind == "date":
-        cut = sorted(found.__name__ for found in types if issubclass(found, datetime))
-    else:
+    if kind not in _TAKEN:
         return None
-    return f"  differs: {path} {type_ddl(kind)}; given {', '.join(cut)}" if cut else None
+    types = set(map(type, values)) - {type(None)}
+    cut = sorted(
+        found.__name__
+        for found in types
+        if not issubclass(found, _TAKEN[kind]) or issubclass(found, _REFUSED.get(kind, ()))
+    )
+    if cut:
+        return f"  differs: {path} {type_ddl(kind)}; given {', '.join(cut)}"
+    problem = _loss_by_value(values, kind)
+    return f"  differs: {path} {type_ddl(kind)}; {problem}" if problem else None
+
+
+def _loss_by_value(values: Sequence[Any], kind: str) -> str | None:
+    """What only the values themselves show: a number that would become infinite, and a zone that
+    would be lost."""
+    if kind == "float":
+        numbers = [value for value in values if value is not None]
+        try:
+            struct.pack(f"<{len(numbers)}f", *numbers)
+        except OverflowError:
+            return "given a number beyond its range"
+    if kind == "timestamp_ntz" and any(getattr(value, "tzinfo", None) for value in values):
+        return "given a datetime with a time zone, which it does not keep"
+    return None
 
 
 def _cast(column: pa.Array[Any], wanted: pa.DataType) -> pa.Array[Any]:

@@ -10,6 +10,7 @@ import json
 import pyarrow as pa
 import pytest
 
+from raftlog.cli.csv_rows import csv_rows
 from raftlog.cli.json_rows import json_rows
 from raftlog.cli.output import plain
 from raftlog.cli.row_files import InputFormat, Notes, RowFile
@@ -198,3 +199,16 @@ def test_an_integer_that_would_be_rounded_is_refused(ddl: str, line: str, path: 
 )
 def test_other_numbers_are_taken(ddl: str, line: str) -> None:
     assert json_rows(line.encode(), arrow_schema(schema_of(ddl)), base64=False).num_rows == 1
+
+
+def test_a_number_beyond_a_types_range_is_not_read_as_infinite() -> None:
+    schema = pa.schema([("f", pa.float32()), ("a", pa.list_(pa.float32()))])
+    for text in (b'{"f": 1e300}\n', b'{"f": 1.5, "a": [1, -1e39]}\n'):
+        with pytest.raises(ValueError, match="beyond its range"):
+            json_rows(text, schema, base64=False)
+    schema = pa.schema([("f", pa.float32()), ("d", pa.float64())])
+    for line in (b"1e300,1\n", b"1,1e400\n", b"1,-1e400\n"):
+        with pytest.raises(ValueError, match="beyond its range"):
+            csv_rows(line, ["f", "d"], schema, [], base64=False)
+    said = csv_rows(b"inf,-inf\n1e38,1e308\n", ["f", "d"], schema, [], base64=False)
+    assert said.to_pylist()[0] == {"f": float("inf"), "d": float("-inf")}

@@ -48,6 +48,10 @@ def test_a_checkpoint_is_read_in_each_of_hadoops_spellings(folder, form):
     [
         ("s3://KEY:planted@bucket/a/b?region=x", "s3://KEY:***@bucket/a/b?region=x"),
         ("s3://KEY@bucket/a", "s3://KEY@bucket/a"),
+        ("s3:/KEY:planted@bucket/a", "s3:/KEY:***@bucket/a"),
+        ("//KEY:planted@bucket/a", "//KEY:***@bucket/a"),
+        ("file:/a:b@c/x", "file:/a:b@c/x"),
+        ("/a:b@c/x", "/a:b@c/x"),
         (
             "abfs://c@store/a?tenant_id=t&client_secret=planted",
             "abfs://c@store/a?tenant_id=t&client_secret=***",

@@ -489,3 +489,15 @@ def test_an_option_of_kafkas_is_told_what_takes_its_place(brought, ours):
 def test_advice_names_only_options_that_there_are():
     named = re.findall(r"'([\w.]+)'", " ".join(foreign_options._IN_PLACE_OF.values()))
     assert {name.lower() for name in named} <= BY_KEY.keys()
+
+
+def test_a_password_before_an_address_is_not_shown():
+    given = SUBSCRIBE | {"raftlog.bootstrap.servers": "ada:planted@host:1"}
+    error = refused(given, Endpoint.STREAM_SOURCE)
+    assert "'***@host:1'" in error.problem
+    assert "planted" not in str(error)
+
+
+def test_a_topic_that_is_named_twice_has_no_position():
+    given = SUBSCRIBE | {"startingOffsets": '{"flights": 1, "flights": 2}'}
+    assert refused(given, Endpoint.STREAM_SOURCE).problem == "names 'flights' twice"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -356,3 +357,42 @@ def test_rows_give_times_and_intervals_as_python_s_own_types_only():
     ):
         with pytest.raises(SchemaMismatch, match=line):
             batch_from_rows([row, wrong], schema, "t")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "problem"),
+    [
+        ("float", 1e300, "beyond its range"),
+        ("float", -1e39, "beyond its range"),
+        ("array<float>", [1.0, 1e300], "beyond its range"),
+        ("float", True, "given bool"),
+        ("double", True, "given bool"),
+        ("date", 5, "given int"),
+        ("timestamp", 5, "given int"),
+        ("timestamp_ntz", 5, "given int"),
+        (
+            "timestamp_ntz",
+            datetime.datetime(2020, 1, 1, 5, tzinfo=datetime.UTC),
+            "with a time zone",
+        ),
+    ],
+)
+def test_a_value_that_arrow_would_change_unsaid_is_a_mismatch(kind, value, problem) -> None:
+    schema = schema_of(f"a {kind}")
+    with pytest.raises(SchemaMismatch, match=problem):
+        batch_from_rows([{"a": None}, {"a": value}], schema, "t")
+
+
+def test_values_that_a_type_has_are_taken_whatever_they_are_made_of() -> None:
+    schema = schema_of("f float, d double, day date, at timestamp, wall timestamp_ntz")
+    row = {
+        "f": np.float32(1.5),
+        "d": float("-inf"),
+        "day": datetime.date(2020, 1, 1),
+        "at": datetime.datetime(2020, 1, 1, 5, tzinfo=datetime.UTC),
+        "wall": datetime.datetime(2020, 1, 1, 5),
+    }
+    [read] = batch_from_rows([row], schema, "t").to_pylist()
+    assert (read["f"], read["d"], read["day"]) == (1.5, float("-inf"), datetime.date(2020, 1, 1))
+    assert read["at"] == datetime.datetime(2020, 1, 1, 5, tzinfo=datetime.UTC)
+    assert read["wall"] == datetime.datetime(2020, 1, 1, 5)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from pyspark.errors import AnalysisException
 
-from tests.spark.conftest import DEADLINE_S, failure, need_streams
+from raftlog.chaos.cluster import ProcessCluster
+from tests.spark.conftest import DEADLINE_S, failure, finish, need_streams
 
 
 def wrong_options(lab) -> None:
@@ -61,6 +64,45 @@ def test_a_stream_that_cannot_begin_says_so_in_its_first_line(lab) -> None:
     message = failure(lab.collect(stream, []))
     assert "InvalidOption: Option 'startingOffsets' is 'soon'" in message.splitlines()[0]
     assert "Traceback" not in message
+
+
+def test_what_the_log_refuses_in_a_task_is_told_without_its_stack(lab) -> None:
+    """A checkpoint that was lost, under a name that is known."""
+    need_streams()
+    lab.rows_file("a", 1)
+    finish(lab.sink(lab.file_stream(), txnAppId="job").start())
+    shutil.rmtree(lab.checkpoint)
+    message = failure(lab.sink(lab.file_stream(), txnAppId="job").start())
+    said = next(line for line in message.splitlines() if "CheckpointReset: " in line)
+    assert "exception" in said.lower() or said.startswith("raftlog.errors.")
+    assert "Traceback" not in message
+    assert 'File "' not in message
+    assert lab.ids() == [1]
+
+
+def test_a_read_is_soon_told_that_no_node_answers_any_more(lab) -> None:
+    """In a session whose worker processes have had answers before."""
+    need_streams()
+    lab.create()
+    patient_ms = int(10 * DEADLINE_S * 1000)
+    with faulty_cluster(lab) as servers:
+        given = {
+            "raftlog__bootstrap__servers": servers,
+            "raftlog__request__timeout__ms": patient_ms,
+        }
+        assert lab.read_stream(subscribe="t", **given).isStreaming
+    for load in (lab.read, lab.read_stream):
+        with pytest.raises(AnalysisException, match="NodeUnreachable: The node at "):
+            load(subscribe="t", **given)
+
+
+@contextmanager
+def faulty_cluster(lab) -> Iterator[str]:
+    """The servers of a cluster of one node with the topic "t", which is gone afterwards."""
+    with ProcessCluster.start(lab.folder / "gone", nodes=1) as cluster:
+        with cluster.client() as client:
+            client.create_topic("t", "id bigint")
+        yield cluster.servers
 
 
 def test_the_errors_of_users_functions_keep_their_stacks(lab) -> None:

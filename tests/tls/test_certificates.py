@@ -153,6 +153,18 @@ def test_a_file_that_is_not_there_is_named_with_its_option(
     assert f"{lost}: No such file or directory" in caught.value.cause
 
 
+@pytest.mark.parametrize("which", range(3))
+def test_what_was_given_in_place_of_a_path_is_not_shown(tmp_path: Path, which: int) -> None:
+    files = made(tmp_path)
+    text = Path(files.key).read_text()
+    for mistaken in (text, text.replace("\n", " "), "\n".join(text.splitlines()[1:-1]), "a\0b"):
+        given = PemFiles(*(mistaken if at == which else file for at, file in enumerate(files)))
+        with pytest.raises(InvalidOption, match=OPTIONS[which]) as caught:
+            Certificates(given, OPTIONS)
+        assert "no path" in str(caught.value)
+        assert text.splitlines()[1] not in str(caught.value)
+
+
 def test_a_private_key_is_never_shown() -> None:
     assert "secret" not in f"{Pem(b'ca', b'cert', b'secret')!r}"
 
