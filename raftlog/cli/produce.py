@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, NamedTuple
@@ -225,6 +226,7 @@ def _append(client: LogClient, topic: TopicInfo, rows: RowFile, show: Show) -> _
             raise  # the topic is gone with all its records
         except (RaftlogError, KeyboardInterrupt) as error:
             _say_what_is_in(producer, read, error)
+            _say_if_altered(client, topic, error)
             raise
         return _Done(producer.acknowledged, end)
 
@@ -245,6 +247,15 @@ def _say_what_is_in(producer: Producer, read: int, error: BaseException) -> None
         say(f"no record of the file is in {topic}")
 
 
+def _say_if_altered(client: LogClient, topic: TopicInfo, error: BaseException) -> None:
+    """Rows are judged by the columns that the topic had when this began."""
+    if not isinstance(error, InvalidRequest):
+        return
+    with suppress(RaftlogError):
+        if client.describe_topic(topic.name).schema != topic.schema:
+            say("  The topic's columns were altered meanwhile: the file may be right as it is.")
+
+
 def _resume(
     client: LogClient, topic: TopicInfo, file: Path, source: BinaryIO, rows: RowFile, show: Show
 ) -> _Done:
@@ -261,9 +272,10 @@ def _resume(
             show(part.end, writer.place.records)
     except TopicRecreated:
         raise  # the topic is gone with all its records
-    except (RaftlogError, KeyboardInterrupt):
+    except (RaftlogError, KeyboardInterrupt) as error:
         say(f"the first {writer.place.records} records of the file are in {topic.name}, each once")
         say("  To continue, run this again. What follows in the file may be corrected before.")
+        _say_if_altered(client, topic, error)
         raise
     return _Done(writer.place.records - start.records, end, start.records)
 

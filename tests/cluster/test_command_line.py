@@ -154,6 +154,32 @@ def test_a_line_that_is_typed_into_produce_arrives_before_the_next_one(
     assert "2 records appended to typed" in said
 
 
+def test_a_produce_that_began_before_its_topic_was_widened_says_so(
+    cluster: ProcessCluster,
+) -> None:
+    answer(cluster, "topic", "create", "widened", "--schema", "id int")
+    producer = subprocess.Popen(
+        [sys.executable, "-m", "raftlog", "--servers", cluster.servers, "produce", "widened"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert producer.stdin is not None
+    with connect(cluster.servers) as client:
+        producer.stdin.write('{"id": 1}\n')
+        producer.stdin.flush()
+        wait_for(
+            lambda: client.read_high_water_mark("widened").high_water_mark == 1,
+            "the line to be in the topic",
+            DEADLINE_S,
+        )
+        client.alter_schema("widened", types="id bigint")
+        _, said = producer.communicate('{"id": 1099511627776}\n', timeout=DEADLINE_S)
+        assert producer.returncode == ExitCode.USAGE
+        assert "altered meanwhile: the file may be right as it is" in said
+        assert client.read_high_water_mark("widened").high_water_mark == 1
+
+
 def test_a_failed_produce_names_the_row_that_is_too_large(
     cluster: ProcessCluster, tmp_path: Path
 ) -> None:
