@@ -93,7 +93,7 @@ def judge(checkpoint: Checkpoint, says: LogSays) -> list[Finding]:
     found = [*_of_the_sink(checkpoint, says, writers)]
     for writer in writers:
         found.append(_of_writer(checkpoint, writer))
-        found += _of_another_run(writer, says.now_us)
+        found += _of_another_run(checkpoint, writer, says.now_us)
     known = bool(writers) and all(_has_batch(writer, checkpoint.last) for writer in writers)
     if checkpoint.last is not None:
         for source in checkpoint.last.sources:
@@ -399,7 +399,7 @@ def _behind(checkpoint: Checkpoint, writer: Writer) -> Finding:
     )
 
 
-def _of_another_run(writer: Writer, now_us: int) -> Iterator[Finding]:
+def _of_another_run(checkpoint: Checkpoint, writer: Writer, now_us: int) -> Iterator[Finding]:
     ago_s = (now_us - writer.active_us) / 1_000_000
     if not now_us or not writer.active_us or ago_s >= RECENT_S:
         return
@@ -410,6 +410,10 @@ def _of_another_run(writer: Writer, now_us: int) -> Iterator[Finding]:
         "this checkpoint fences it, and one of the two ends with RunFenced.",
         remedy=f"Make sure that its driver is gone. Ask again after {RECENT_S:.0f} s, or with "
         "--stopped if you know that it is.",
+        commands=(
+            f"raftlog writers list {writer.topic}",
+            f"raftlog doctor {shlex.quote(checkpoint.location)} --stopped",
+        ),
         error=RunFenced.__name__,
     )
 

@@ -250,6 +250,7 @@ def test_a_run_that_wrote_just_now_may_still_be_there(done, ago_s):
     assert (finding is not None) == (ago_s < RECENT_S)
     if finding is not None:
         assert f"Run run-7 wrote {ago_s:.0f} s ago" in finding.cause
+        assert finding.commands[-1] == f"raftlog doctor {done.path} --stopped"
         assert code(done, said) == ExitCode.REFUSED
     assert set(found(done, replace(said, now_us=0))) == {Kind.SAFE}, "known to be stopped"
 
