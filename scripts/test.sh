@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything: lint, the fast tests, real nodes, real Spark; three files of tests at a time, because
+# Everything: lint, the fast tests, real nodes, real Spark; two files of tests at a time, because
 # tests of real processes mostly wait. Flags go to pytest.
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 need_venv
@@ -8,7 +8,7 @@ need_zookeeper
 need_prometheus
 scripts/lint.sh
 status=0
-$VENV/bin/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder tests "$@" || status=$?
+$VENV/bin/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests "$@" || status=$?
 for leftover in spark-warehouse metastore_db derby.log artifacts; do
     if [ -e "$leftover" ]; then
         say "error: the tests left $leftover in the checkout"

@@ -47,7 +47,8 @@ def test_a_verb_that_runs_nodes_says_what_is_missing_and_starts_nothing(
     assert finished.stdout == ""
     assert finished.stderr.splitlines() == [
         f"error: ExtraMissing: `raftlog {words[0]}` runs nodes, and this installation lacks "
-        "uvloop, structlog, grpcio-health-checking, prometheus-client, cryptography.",
+        "uvloop, structlog, grpcio-health-checking, prometheus-client, cryptography, PyJWT, "
+        "cachetools.",
         '  Install the server\'s parts: pip install "raftlog[server]", or in a checkout of raftlog '
         'pip install ".[server]"',
     ]

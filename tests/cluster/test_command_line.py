@@ -300,6 +300,7 @@ def test_tail_follows_and_ends_without_an_error_on_ctrl_c(cluster: ProcessCluste
     assert (follower.returncode, said) == (130, "")
 
 
+@pytest.mark.usefixtures("signals_heard")
 def test_tail_says_for_whom_it_waits_when_the_only_replica_is_down(tmp_path: Path) -> None:
     with ProcessCluster.start(tmp_path / "data") as running:
         created = answer(
