@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raftlog.config_section import Section, setting
+from raftlog.config_section import Section, half_given, setting
 from raftlog.errors import InvalidOption
 
 
@@ -40,12 +40,10 @@ def refuse_half_auth(settings: AuthSettings) -> None:
         f"auth.{key}": getattr(settings, key)
         for key in ("oidc_issuer", "oidc_audience", "oidc_jwks")
     }
-    missing = [name for name, value in given.items() if not value]
-    if 0 < len(missing) < len(given):
-        there = next(name for name, value in given.items() if value)
+    if (half := half_given(given)) is not None:
         raise InvalidOption(
-            option=there,
-            problem=f"is given without {' and '.join(missing)}",
+            option=half[0],
+            problem=f"is given without {half[1]}",
             advice="Say whose access tokens count, for whom they must be, and where the keys are.",
         )
     jwks = settings.oidc_jwks

@@ -151,3 +151,12 @@ def _unit(key: str, facts: Mapping[str, Any]) -> str:
     if key.endswith("_share_max"):
         return "A share of 1"
     return "Bytes" if "bytes" in key else "A count" if key != "port" else "A port number"
+
+
+def half_given(options: Mapping[str, str]) -> tuple[str, str] | None:
+    """Of options that go together: the first one that is given, and the names of those that are
+    missing; None if all are given, or none is."""
+    missing = [name for name, value in options.items() if not value]
+    if len(missing) in (0, len(options)):
+        return None
+    return next(name for name, value in options.items() if value), " and ".join(missing)

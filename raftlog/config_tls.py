@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from raftlog.config_hosts import PORT_MAX
-from raftlog.config_section import Section, setting
+from raftlog.config_section import Section, half_given, setting
 from raftlog.errors import InvalidOption
 
 
@@ -58,12 +58,10 @@ class TlsSettings(Section):
 def refuse_half_tls(settings: TlsSettings) -> None:
     """Refuse a node's settings that do not go together. Raises `InvalidOption`."""
     given = {f"tls.{key}": getattr(settings, key) for key in ("cert_file", "key_file", "ca_file")}
-    missing = [name for name, value in given.items() if not value]
-    if 0 < len(missing) < len(given):
-        there = next(name for name, value in given.items() if value)
+    if (half := half_given(given)) is not None:
         raise InvalidOption(
-            option=there,
-            problem=f"is given without {' and '.join(missing)}",
+            option=half[0],
+            problem=f"is given without {half[1]}",
             advice="A node shows its certificate and checks those of others: give all three.",
         )
 

@@ -11,6 +11,7 @@ import pytest
 
 from raftlog.auth.caller import Caller, Means
 from raftlog.auth.token_file import TokenFile, add_token, read_tokens, remove_tokens
+from raftlog.config import load
 from raftlog.errors import InvalidOption
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -84,3 +85,12 @@ def test_the_files_form_is_as_documented(tmp_path: Path) -> None:
         "made": "2026-01-01T00:00:00Z",
         "ends": None,
     }
+
+
+def test_settings_of_an_issuer_go_together() -> None:
+    flags = ["auth.oidc_issuer=https://login.example.com", "auth.oidc_audience=raftlog"]
+    with pytest.raises(InvalidOption, match=r"without auth\.oidc_jwks"):
+        load(flags=flags)
+    with pytest.raises(InvalidOption, match="neither an address nor file:PATH"):
+        load(flags=[*flags, "auth.oidc_jwks=login.example.com/keys"])
+    load(flags=[*flags, "auth.oidc_jwks=file:/etc/keys.json"])

@@ -129,16 +129,21 @@ def test_a_row_that_does_not_fit_is_refused_and_the_topic_stays_as_it_was(
     assert answer(cluster, "watermark", "strict")[0]["high_water_mark"] == 0
 
 
-def test_a_line_that_is_typed_into_produce_arrives_before_the_next_one(
-    cluster: ProcessCluster,
-) -> None:
-    answer(cluster, "topic", "create", "typed", "--schema", "id bigint")
-    producer = subprocess.Popen(
-        [sys.executable, "-m", "raftlog", "--servers", cluster.servers, "produce", "typed"],
+def typing_into(cluster: ProcessCluster, topic: str) -> subprocess.Popen[str]:
+    """A `raftlog produce` that waits for lines."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "raftlog", "--servers", cluster.servers, "produce", topic],
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def test_a_line_that_is_typed_into_produce_arrives_before_the_next_one(
+    cluster: ProcessCluster,
+) -> None:
+    answer(cluster, "topic", "create", "typed", "--schema", "id bigint")
+    producer = typing_into(cluster, "typed")
     assert producer.stdin is not None
     with connect(cluster.servers) as client:
         for number in (1, 2):
@@ -158,12 +163,7 @@ def test_a_produce_that_began_before_its_topic_was_widened_says_so(
     cluster: ProcessCluster,
 ) -> None:
     answer(cluster, "topic", "create", "widened", "--schema", "id int")
-    producer = subprocess.Popen(
-        [sys.executable, "-m", "raftlog", "--servers", cluster.servers, "produce", "widened"],
-        stdin=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    producer = typing_into(cluster, "widened")
     assert producer.stdin is not None
     with connect(cluster.servers) as client:
         producer.stdin.write('{"id": 1}\n')
