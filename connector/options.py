@@ -283,18 +283,13 @@ def _tls(values: OptionValues) -> dict[str, str]:
 
 
 def _token(values: OptionValues) -> str:
-    from raftlog.config_secrets import refuse_no_reference
+    from raftlog.config_secrets import refuse_bare_token, refuse_no_reference
 
-    option = "raftlog.auth.token"
-    reference = values.text(option) or ""
-    refuse_no_reference(option, reference)
-    if reference and not values.text("raftlog.tls.ca.file"):
-        raise InvalidOption(
-            option=option,
-            problem="is given without raftlog.tls.ca.file",
-            advice="A token is sent only over TLS: say who may sign the nodes' certificates.",
-        )
-    return reference
+    options = ("raftlog.auth.token", "raftlog.tls.ca.file")
+    token, ca_file = (values.text(name) or "" for name in options)
+    refuse_no_reference(options[0], token)
+    refuse_bare_token(token, ca_file, options)
+    return token
 
 
 def _found_by(values: OptionValues) -> tuple[str, str]:

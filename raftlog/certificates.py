@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from raftlog.changing_files import replace_whole
 from raftlog.config_hosts import is_loopback
 from raftlog.errors import InvalidOption
 from raftlog.tls import peer_name
@@ -102,8 +102,8 @@ def _authority(folder: Path, cluster_id: str) -> _Authority:
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
-    _write(key_file, _key_pem(key))
-    _write(cert_file, certificate.public_bytes(serialization.Encoding.PEM))
+    replace_whole(key_file, _key_pem(key))
+    replace_whole(cert_file, certificate.public_bytes(serialization.Encoding.PEM))
     return _Authority(key, certificate)
 
 
@@ -132,8 +132,8 @@ def _leaf(
         builder = builder.add_extension(alternative, critical=False)
     certificate = builder.sign(authority.key, hashes.SHA256())
     file = stem.with_suffix(".pem")
-    _write(stem.with_suffix(".key"), _key_pem(key))
-    _write(file, certificate.public_bytes(serialization.Encoding.PEM))
+    replace_whole(stem.with_suffix(".key"), _key_pem(key))
+    replace_whole(file, certificate.public_bytes(serialization.Encoding.PEM))
     return Made(file, tuple(names), certificate.not_valid_after_utc)
 
 
@@ -183,14 +183,3 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
-
-
-def _write(file: Path, data: bytes) -> None:
-    """Replace the file as a whole. Only its owner can read it, from the first byte."""
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "wb") as out:
-        out.write(data)
-        out.flush()
-        os.fsync(descriptor)
-    draft.replace(file)

@@ -557,17 +557,6 @@ def tls_files(client: ClientSettings) -> PemFiles | None:
     )
 
 
-def refuse_bare_token(client: ClientSettings) -> None:
-    """Refuse a token that would be sent unencrypted. Raises `InvalidOption`."""
-    if client.token and not client.tls_ca_file:
-        raise InvalidOption(
-            option="client.token",
-            problem="is given without client.tls_ca_file",
-            advice="A token is sent only over TLS: say who may sign the nodes' certificates "
-            "(in Spark raftlog.tls.ca.file).",
-        )
-
-
 def _value(settings: Settings, name: str) -> float:
     section, _, key = name.partition(".")
     value = getattr(getattr(settings, section), key)

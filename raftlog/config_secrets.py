@@ -26,6 +26,21 @@ def refuse_no_reference(option: str, reference: str) -> None:
         )
 
 
+def refuse_bare_token(
+    token: str,
+    ca_file: str,
+    options: tuple[str, str] = ("client.token", "client.tls_ca_file"),
+) -> None:
+    """Refuse a token that would be sent unencrypted, for lack of the second of the `options`.
+    Raises `InvalidOption`."""
+    if token and not ca_file:
+        raise InvalidOption(
+            option=options[0],
+            problem=f"is given without {options[1]}",
+            advice="A token is sent only over TLS: say who may sign the nodes' certificates.",
+        )
+
+
 def read_secret(option: str, reference: str, form: str = "a text") -> str:
     """What stands in the file or variable that `file:PATH` or `env:NAME` names, without white space
     around it. Raises `no_secret`."""

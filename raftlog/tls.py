@@ -7,9 +7,7 @@ cannot speak as another one, and another cluster's cannot speak at all, whoever 
 
 from __future__ import annotations
 
-import os
 import ssl
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -17,13 +15,10 @@ from typing import NamedTuple, TypeAlias
 import grpc
 import grpc.aio
 
+from raftlog.changing_files import Latest
 from raftlog.config_tls import PemFiles
 from raftlog.core.types import NodeId
 from raftlog.errors import InvalidOption
-
-_LOOK_AGAIN_S = 1.0
-"""Files are looked at again after so long. No setting: a certificate is replaced days before the
-former one ends."""
 
 _NODE_DIGITS_MAX = 10
 """A node's id is less than 2**32."""
@@ -56,12 +51,7 @@ class Pem(NamedTuple):
 
 
 class Certificates:
-    """The content of PEM files as it is now. Thread-safe, and without a lock that a forked child
-    would find held: at worst two threads read the files at once.
-
-    Files that cannot be read or do not belong together leave what was read before in force: who
-    replaces a certificate and its key does so one after the other.
-    """
+    """The content of PEM files as it is now, as `Latest` has it."""
 
     def __init__(
         self,
@@ -71,42 +61,25 @@ class Certificates:
     ) -> None:
         """Reads the files, which the `options` name; `on_problem` is told what is wrong with later
         ones. Raises `InvalidOption`."""
-        self._files = files
-        self._on_problem = on_problem
-        self._stamp = _stamp(files)
-        self._looked_at_s = time.monotonic()
-        try:
-            self._pem = _read(files)
-        except _Unusable as error:
-            raise InvalidOption(
-                option=options[error.which],
-                problem=f"cannot be used: {error}",
-                advice="Give PEM files that belong together and that this process may read "
-                "(`raftlog certs` makes some).",
-            ) from None
+        paths = [path for path in files if path]
+        self._latest = Latest(paths, lambda: _usable(files, options), on_problem)
 
     def current(self) -> Pem:
         """What the files hold, or held when they could last be used. The same object as long as
         that does not change."""
-        now_s = time.monotonic()
-        if now_s >= self._looked_at_s + _LOOK_AGAIN_S:
-            self._looked_at_s = now_s
-            self._look()
-        return self._pem
+        return self._latest.now()
 
-    def _look(self) -> None:
-        stamp = _stamp(self._files)
-        if stamp == self._stamp:
-            return
-        try:
-            pem = _read(self._files)
-        except _Unusable as error:
-            self._on_problem(str(error))
-        else:
-            if _stamp(self._files) != stamp:
-                return  # they are being replaced just now
-            self._pem = pem
-        self._stamp = stamp
+
+def _usable(files: PemFiles, options: PemFiles) -> Pem:
+    try:
+        return _read(files)
+    except _Unusable as error:
+        raise InvalidOption(
+            option=options[error.which],
+            problem=f"cannot be used: {error}",
+            advice="Give PEM files that belong together and that this process may read "
+            "(`raftlog certs` makes some).",
+        ) from None
 
 
 class _Unusable(Exception):
@@ -115,18 +88,6 @@ class _Unusable(Exception):
     def __init__(self, which: int, text: str) -> None:
         super().__init__(text)
         self.which = which
-
-
-def _stamp(files: PemFiles) -> tuple[tuple[int, int, int] | None, ...]:
-    found: list[tuple[int, int, int] | None] = []
-    for path in filter(None, files):
-        try:
-            status = os.stat(path)
-        except (OSError, ValueError):
-            found.append(None)
-        else:
-            found.append((status.st_mtime_ns, status.st_size, status.st_ino))
-    return tuple(found)
 
 
 def _read(files: PemFiles) -> Pem:

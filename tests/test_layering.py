@@ -63,6 +63,7 @@ PACKAGES = {
     "raftlog.machines": Package(pure=True),
     "raftlog.predicates": Package(anyone=(), pure=True),
     "raftlog.config_section": Package(ours=(), third_party=("pydantic",)),
+    "raftlog.changing_files": Package(ours=()),
     "raftlog.config_hosts": Package(ours=()),
     "raftlog.config_secrets": Package(ours=()),
     "raftlog.config_metrics": Package(
@@ -144,10 +145,15 @@ PACKAGES = {
         ),
         third_party=("grpc", "structlog"),
     ),
-    "raftlog.tls": Package(ours=("raftlog.config_tls",), third_party=("grpc",)),
-    "raftlog.auth": Package(ours=("raftlog.config_auth",), third_party=("jwt", "pydantic")),
+    "raftlog.tls": Package(
+        ours=("raftlog.changing_files", "raftlog.config_tls"), third_party=("grpc",)
+    ),
+    "raftlog.auth": Package(
+        ours=("raftlog.changing_files", "raftlog.config_auth"), third_party=("jwt", "pydantic")
+    ),
     "raftlog.certificates": Package(
-        ours=("raftlog.config_hosts", "raftlog.tls"), third_party=("cryptography",)
+        ours=("raftlog.changing_files", "raftlog.config_hosts", "raftlog.tls"),
+        third_party=("cryptography",),
     ),
     "raftlog.records": Package(
         ours=(
@@ -177,7 +183,12 @@ PACKAGES = {
         third_party=("kazoo", "pydantic"),
     ),
     "raftlog.metrics": Package(
-        ours=("raftlog.config_metrics", "raftlog.config_secrets", "raftlog.wire.calls"),
+        ours=(
+            "raftlog.changing_files",
+            "raftlog.config_metrics",
+            "raftlog.config_secrets",
+            "raftlog.wire.calls",
+        ),
         third_party=("prometheus_client",),
     ),
     "raftlog.client": Package(
@@ -254,6 +265,7 @@ PACKAGES = {
     "raftlog.bench": Package(ours=("raftlog.client",), third_party=("pyarrow",)),
     "raftlog.cli": Package(
         ours=(
+            "raftlog.changing_files",
             "raftlog.auth",
             "raftlog.client",
             "raftlog.config",

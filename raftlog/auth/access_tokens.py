@@ -24,8 +24,9 @@ ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES
 """Signatures with a key pair. Those with a shared secret would let each node make tokens."""
 
 _KEYS_KEPT_S = 300.0
-"""A key that the provider took back counts no longer than this. No setting: providers announce
-new keys, and keep old ones, for hours."""
+"""Keys are fetched again after so long, and so one that the provider took back counts twice as long
+at most, while the provider answers. No setting: providers announce new keys, and keep old ones, for
+hours."""
 _FETCH_PAUSE_S = 5.0
 _FETCH_TIMEOUT_S = 5.0
 _CLOCK_LEEWAY_S = 5
@@ -45,7 +46,8 @@ class AccessTokens:
         self._fetching = asyncio.Lock()
 
     async def caller(self, token: str) -> tuple[Caller, float]:
-        """Who is named, and until when that holds, in seconds since 1970.
+        """Who is named, and until when that may be remembered, in seconds since 1970: no longer
+        than the key may be.
 
         Raises `Unauthenticated` for a token that proves nothing, `IdentityProviderUnavailable` if
         there are no keys to tell.
@@ -66,7 +68,7 @@ class AccessTokens:
             means=Means.ACCESS_TOKEN,
             groups=frozenset(each for each in named_groups if isinstance(each, str)),
         )
-        return caller, float(claims["exp"])
+        return caller, min(float(claims["exp"]), time.time() + _KEYS_KEPT_S)
 
     def _claims(self, token: str, key: jwt.PyJWK) -> dict[str, Any]:
         try:

@@ -7,10 +7,7 @@ call nothing. The token itself is shown once, when it is made.
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
-import tempfile
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +16,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from raftlog.auth.caller import Caller, Means
+from raftlog.changing_files import Latest, replace_whole
 from raftlog.errors import InvalidOption
 
 OPTION = "auth.tokens_file"
@@ -26,8 +24,6 @@ _PREFIX = "raftlog_"
 """By which people and scanners for leaked secrets know what it is."""
 _TOKEN_BYTES = 32
 _IDENTITY_CHARACTERS_MAX = 200
-_LOOK_AGAIN_S = 1.0
-"""The file is looked at again after so long. No setting: short enough to shut somebody out."""
 _FILE_BYTES_MAX = 16 << 20
 """Some 50,000 tokens. No setting: it bounds what a wrong path may cost."""
 
@@ -105,59 +101,22 @@ def remove_tokens(file: Path, identity: str) -> int:
 
 
 def _write(file: Path, tokens: tuple[KnownToken, ...]) -> None:
-    """Replace the file as a whole: a node reads the former one or the new one."""
-    text = _Content(tokens=tokens).model_dump_json(indent=1)
-    with tempfile.NamedTemporaryFile(
-        "w", dir=file.parent, prefix=f".{file.name}.", delete=False
-    ) as new:  # its mode is 0600
-        new.write(text + "\n")
-        new.flush()
-        os.fsync(new.fileno())
-    os.replace(new.name, file)
+    replace_whole(file, _Content(tokens=tokens).model_dump_json(indent=1).encode() + b"\n")
 
 
 class TokenFile:
-    """The tokens that a node accepts: those of a file as it is now. For one thread only.
-
-    A file that cannot be read any more leaves in force what was read before.
-    """
+    """The tokens that a node accepts: those of a file as it is now, as `Latest` has it."""
 
     def __init__(self, file: Path, on_problem: Callable[[str], None]) -> None:
         """Reads it; `on_problem` is told what is wrong with a later one. Raises `InvalidOption`."""
-        self._file = file
-        self._on_problem = on_problem
-        self._stamp = self._stamp_now()
-        self._look_at_s = time.monotonic() + _LOOK_AGAIN_S
-        self._known = _by_digest(read_tokens(file))
+        self._known = Latest([str(file)], lambda: _by_digest(read_tokens(file)), on_problem)
 
     def caller(self, token: str) -> Caller | None:
         """Whose token it is; None: nobody's, or it has ended."""
-        self._look()
-        known = self._known.get(digest(token))
+        known = self._known.now().get(digest(token))
         if known is None or (known.ends is not None and known.ends <= datetime.now(UTC)):
             return None
         return Caller(identity=known.identity, means=Means.TOKEN, groups=frozenset(known.groups))
-
-    def _look(self) -> None:
-        now_s = time.monotonic()
-        if now_s < self._look_at_s:
-            return
-        self._look_at_s = now_s + _LOOK_AGAIN_S
-        stamp = self._stamp_now()
-        if stamp == self._stamp:
-            return
-        self._stamp = stamp
-        try:
-            self._known = _by_digest(read_tokens(self._file))
-        except InvalidOption as error:
-            self._on_problem(error.cause)
-
-    def _stamp_now(self) -> tuple[int, int, int] | None:
-        try:
-            status = os.stat(self._file)
-        except OSError:
-            return None
-        return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _by_digest(tokens: tuple[KnownToken, ...]) -> dict[str, KnownToken]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 import typer
 
 from raftlog.auth.caller import Caller
+from raftlog.changing_files import replace_whole
 from raftlog.cli.output import Format, FormatOption, say, show_json
 from raftlog.cli.session import ServersOption, session_of, token_file
 from raftlog.errors import InvalidOption
@@ -33,9 +33,7 @@ def login(context: typer.Context, servers: ServersOption = None) -> None:
     file = token_file(session.settings.client)
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     new = file.with_suffix(".new")
-    new.unlink(missing_ok=True)
-    with os.fdopen(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as stream:
-        stream.write(token.strip() + "\n")
+    replace_whole(new, token.strip().encode() + b"\n")
     try:
         with session.with_token(new).connect() as client:
             known = client.whoami()

@@ -29,7 +29,8 @@ from raftlog.client.retries import Deadline, Failures, is_retriable, pause_s, tr
 from raftlog.client.servers import parse_servers
 from raftlog.client.token import Metadata, Token
 from raftlog.client.zookeeper_servers import Found, ZooKeeperServers
-from raftlog.config import ClientSettings, refuse_bare_token
+from raftlog.config import ClientSettings
+from raftlog.config_secrets import refuse_bare_token
 from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import (
     DeadlineExceeded,
@@ -41,6 +42,7 @@ from raftlog.errors import (
     NoSnapshot,
     NotLeader,
     RaftlogError,
+    TokenReplaced,
     Unauthenticated,
     UnknownWriter,
 )
@@ -92,11 +94,12 @@ Judge = Callable[[RaftlogError], RaftlogError | None]
 
 
 class Sent(NamedTuple, Generic[Reply]):
-    """A call in flight: grpc's future, and the node that it went to."""
+    """A call in flight: grpc's future, the node that it went to, and the token that it shows."""
 
     call: Call[Any, Reply]
     address: str
     future: Any
+    shown: Metadata
 
 
 class Connection:
@@ -117,7 +120,7 @@ class Connection:
         self._finding = threading.Lock()
         in_each_child(self, Connection._begin_again)
         self._channels = Channels(settings)
-        refuse_bare_token(settings)
+        refuse_bare_token(settings.token, settings.tls_ca_file)
         self._token = Token(settings.token)
         self._leaders: dict[GroupId, str] = {}
         self._avoided_until_s: dict[str, float] = {}
@@ -135,8 +138,6 @@ class Connection:
         self._of_rack: frozenset[str] = frozenset()
         """Those of the nodes that stand where this client stands."""
         self._turn = random.randrange(1 << 16)
-        self._sent_token: Metadata = ()
-        """What was shown with the last call."""
 
     @property
     def servers(self) -> str:
@@ -234,11 +235,13 @@ class Connection:
         data = encode_request(call, request, body)
         try_s = try_seconds(deadline, self.settings.try_timeout_s)
         stub = self._channels.unary(address, call.name)
-        return Sent(call, address, stub.future(data, try_s, metadata=self._metadata()))
+        shown = self._token.shown()
+        future = stub.future(data, try_s, metadata=(*self._cluster, *shown))
+        return Sent(call, address, future, shown)
 
     def receive(self, sent: Sent[Reply], group: GroupId) -> Reply:
         """The reply to a call that `send_leader` started. Raises its typed error."""
-        return self._reply(sent.call, sent.address, sent.future.result, group)
+        return self._reply(sent.call, sent.address, sent.shown, sent.future.result, group)
 
     def ask(
         self, address: str, call: UnaryCall[Request, Reply], request: Request, timeout_s: float
@@ -254,23 +257,15 @@ class Connection:
         """The streamed replies of one node with their bodies. Raises typed errors."""
         stub = self._channels.streamed(address, call.name)
         data = encode_request(call, request)
-        replies = stub(data, timeout=timeout_s, metadata=self._metadata())
+        shown = self._token.shown()
+        replies = stub(data, timeout=timeout_s, metadata=(*self._cluster, *shown))
         try:
             for data in replies:
                 yield decode_reply(call, data)
         except (grpc.RpcError, MalformedRequest) as error:
-            raise self._typed(address, error) from None
+            raise self._typed(address, shown, error) from None
         finally:
             replies.cancel()
-
-    def _metadata(self) -> Metadata:
-        """What goes with each call: who calls, and which cluster is meant."""
-        self._sent_token = self._token.shown()
-        return (*self._cluster, *self._sent_token)
-
-    def _has_new_token(self, error: BaseException) -> bool:
-        """Whether a node did not know the caller, whose token was renewed meanwhile."""
-        return isinstance(error, Unauthenticated) and self._token.changed_since(self._sent_token)
 
     def retry(
         self,
@@ -318,9 +313,7 @@ class Connection:
 
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(
-                lambda error: (
-                    error is not final and (is_retriable(error) or self._has_new_token(error))
-                )
+                lambda error: is_retriable(error) and error is not final
             ),
             wait=lambda state: pause_s(self.settings, state, failures.hints),
             stop=lambda _: deadline.remaining_s() <= 0 or self._hopeless(failures) is not None,
@@ -459,13 +452,15 @@ class Connection:
     ) -> Reply:
         # It blocks, because grpc starts a thread for the first future of an idle channel.
         stub = self._channels.unary(address, call.name)
-        wait = partial(stub, data, timeout_s, metadata=self._metadata())
-        return self._reply(call, address, wait, group)
+        shown = self._token.shown()
+        wait = partial(stub, data, timeout_s, metadata=(*self._cluster, *shown))
+        return self._reply(call, address, shown, wait, group)
 
     def _reply(
         self,
         call: Call[Any, Reply],
         address: str,
+        shown: Metadata,
         wait: Callable[[], bytes],
         group: GroupId | None,
     ) -> Reply:
@@ -473,7 +468,7 @@ class Connection:
         try:
             reply, _ = decode_reply(call, wait())
         except (grpc.RpcError, MalformedRequest) as error:
-            typed = self._typed(address, error)
+            typed = self._typed(address, shown, error)
             if group is not None:
                 self._learn(group, address, typed)
             raise typed from None
@@ -486,8 +481,12 @@ class Connection:
                 self._ask_nodes(address)
         return reply
 
-    def _typed(self, address: str, error: grpc.RpcError | MalformedRequest) -> RaftlogError:
+    def _typed(
+        self, address: str, shown: Metadata, error: grpc.RpcError | MalformedRequest
+    ) -> RaftlogError:
         typed = typed_error(address, error)
+        if isinstance(typed, Unauthenticated) and self._token.changed_since(shown):
+            typed = TokenReplaced(problem=typed.problem)
         if isinstance(typed, NodeUnreachable | NodeStopping):
             self._avoided_until_s[address] = time.monotonic() + _AVOIDED_S
             self._look_again()

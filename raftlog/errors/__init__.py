@@ -7,6 +7,7 @@
     |   |-- ZooKeeperUnavailable    it named no node, and none is known from elsewhere
     |   |-- NodeStopping            the node was told to stop
     |   |-- IdentityProviderUnavailable  a node has no keys to prove access tokens with
+    |   |-- TokenReplaced           a token was refused that has been replaced meanwhile
     |   |-- NodesNotReady           those that `raftlog up` waited for
     |   |-- NoQuorum                a leader that lost its majority, or an election in progress
     |   |-- ReplicaDiverged         this replica's state or history differs from the majority's
@@ -175,6 +176,7 @@ from raftlog.errors.unavailable import (
     ReplicaDiverged,
     ReplicaQuarantined,
     StateDisputed,
+    TokenReplaced,
     TransferUnderWay,
     Unavailable,
     ZooKeeperUnavailable,
@@ -283,6 +285,7 @@ __all__ = [
     "StageGap",
     "StateDisputed",
     "TooFewNodes",
+    "TokenReplaced",
     "TooLarge",
     "TooMany",
     "TooManyWriters",

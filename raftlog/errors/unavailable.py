@@ -67,6 +67,16 @@ class IdentityProviderUnavailable(Unavailable):
 
 
 @dataclass(kw_only=True, eq=False)
+class TokenReplaced(Unavailable):
+    """A node refused the token that a call showed, and where it came from is another one now."""
+
+    problem: str
+
+    cause_text = "The node refused a token that has been replaced meanwhile: {problem}."
+    remedy_text = "The call is sent again with the new one, by itself."
+
+
+@dataclass(kw_only=True, eq=False)
 class ZooKeeperUnavailable(Unavailable):
     """ZooKeeper named no node of the cluster, and none is known from elsewhere."""
 

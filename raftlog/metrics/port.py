@@ -13,11 +13,12 @@ import ssl
 import threading
 from collections.abc import Callable, Iterable
 from socketserver import TCPServer, ThreadingMixIn
-from typing import Any, Generic, TypeVar
+from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
+from raftlog.changing_files import Latest
 from raftlog.config_metrics import Listen, MetricsSettings
 from raftlog.config_secrets import read_secret
 from raftlog.errors import AddressInUse, InvalidOption
@@ -26,8 +27,6 @@ PATH = "/metrics"
 
 _SILENT_S = 5.0
 """A connection that says nothing for so long is closed. No setting: a scraper speaks at once."""
-
-T = TypeVar("T")
 
 App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -42,13 +41,16 @@ class MetricsPort:
         registry: CollectorRegistry,
         on_problem: Callable[[str], None],
     ) -> None:
-        """Binds the port. Certificate and token are read again for each connection; `on_problem` is
-        told why later ones cannot be, while the former are in force. Raises `AddressInUse`, and
+        """Binds the port. Certificate and token are followed where their files are replaced;
+        `on_problem` is told why later ones cannot be used. Raises `AddressInUse`, and
         `InvalidOption` for a certificate or token that cannot be read."""
         token = Latest(
-            lambda: settings.token and read_secret("metrics.token", settings.token), on_problem
+            [settings.token.removeprefix("file:")],
+            lambda: settings.token and read_secret("metrics.token", settings.token),
+            on_problem,
         )
-        tls = Latest(lambda: _tls(settings), on_problem) if settings.cert_file else None
+        files = [settings.cert_file, settings.key_file]
+        tls = Latest(files, lambda: _tls(settings), on_problem) if settings.cert_file else None
         app = _only_metrics(make_wsgi_app(registry), token)
         try:
             self._server = _Server(listen, settings.requests_max, tls)
@@ -68,29 +70,6 @@ class MetricsPort:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
-
-
-class Latest(Generic[T]):
-    """What `read` gives, read again each time: where that fails, what it gave before."""
-
-    def __init__(self, read: Callable[[], T], on_problem: Callable[[str], None]) -> None:
-        """Reads it. Raises what `read` does; later on `on_problem` is told, once for each
-        problem."""
-        self._read = read
-        self._on_problem = on_problem
-        self._problem = ""
-        self._value = read()
-
-    def now(self) -> T:
-        """For several threads at once."""
-        try:
-            self._value = self._read()
-            self._problem = ""
-        except InvalidOption as error:
-            if error.cause != self._problem:
-                self._problem = error.cause
-                self._on_problem(error.cause)
-        return self._value
 
 
 class _Server(ThreadingMixIn, WSGIServer):

@@ -113,6 +113,8 @@ class Admission(grpc.aio.ServerInterceptor):
         self._authenticator = authenticator
         self._counts = counts
         self._audit = audit
+        self._handlers: dict[str, Any] = {}
+        """Those behind this one, by method: as many as there are."""
         self._said: cachetools.TTLCache[tuple[str, str], bool] = cachetools.TTLCache(
             _SAID_MAX, _SAID_AGAIN_S
         )
@@ -127,7 +129,9 @@ class Admission(grpc.aio.ServerInterceptor):
         method = handler_call_details.method
         if handler is None or method in OPEN or method in PROVEN_ELSEWHERE:
             return handler
-        return self._guarded(handler, method.rpartition("/")[2])
+        if method not in self._handlers:
+            self._handlers[method] = self._guarded(handler, method.rpartition("/")[2])
+        return self._handlers[method]
 
     def _guarded(self, handler: Any, call: str) -> Any:
         """The handler with each of its behaviors behind `_admitted`: it has one of them."""

@@ -132,15 +132,21 @@ def made(file: Path, identity: str, *groups: str, ends: datetime | None = None) 
 
 def client(cluster: ProcessCluster, token: str = "", where: Path | None = None) -> LogClient:
     """One that shows this token, from a file, and no certificate."""
+    if not token:
+        return client_by(cluster, "")
+    assert where is not None
+    where.write_text(token + "\n")
+    return client_by(cluster, f"file:{where}")
+
+
+def client_by(cluster: ProcessCluster, reference: str) -> LogClient:
+    """One that shows the token to which the reference leads."""
     settings = {
         "bootstrap_servers": cluster.servers,
         "request_timeout_s": WAIT_S,
         "tls_ca_file": str(cluster.data / "tls" / "ca.pem"),
+        "token": reference,
     }
-    if token:
-        assert where is not None
-        where.write_text(token + "\n")
-        settings["token"] = f"file:{where}"
     return connect(settings=load().client.model_copy(update=settings))
 
 
@@ -272,6 +278,35 @@ def test_an_issuer_may_change_its_keys_and_a_client_its_token(
         wait_for(lambda: knows(bob), "all nodes to have the new key", WAIT_S)
         bob.list_topics()
         assert keys.asked <= asked + NODES, "each node asks once"
+
+
+def test_calls_and_a_running_producer_go_on_with_a_new_token_when_the_old_one_has_ended(
+    cluster: ProcessCluster, keys: Keys, tmp_path: Path
+) -> None:
+    """A program's token is kept for a minute: only refusals lead to the new one."""
+    where = tmp_path / "carol"
+    short = keys.token("first", "RS256", sub="carol", exp=time.time() + 2)
+    where.write_text(short)
+    with client_by(cluster, f"command:cat {where}") as carol:
+        carol.create_topic("of-carol", "id bigint")
+        with carol.producer("of-carol") as producer:
+            producer.append_and_flush([{"id": 1}])
+            where.write_text(keys.token("first", "RS256", sub="carol"))
+            with client(cluster, short, tmp_path / "old") as former:
+                wait_for(lambda: knows_not(former), "the old token to end", WAIT_S)
+            for number in range(2, 5):
+                producer.append([{"id": number}])
+            producer.flush()
+        assert carol.read_high_water_mark("of-carol").high_water_mark == 4
+
+
+def knows_not(caller: LogClient) -> bool:
+    """Whether the node that it asks does not know it."""
+    try:
+        caller.list_topics()
+    except Unauthenticated:
+        return True
+    return False
 
 
 def test_acts_and_refusals_are_in_the_audit_log(

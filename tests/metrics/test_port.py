@@ -13,6 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.parser import text_string_to_metric_families
 
+from raftlog import changing_files
 from raftlog.chaos.cluster import free_ports
 from raftlog.config_metrics import Listen, MetricsSettings
 from raftlog.errors import AddressInUse, InvalidOption
@@ -111,7 +112,10 @@ def test_over_tls_plain_text_gets_no_answer(tmp_path: Path) -> None:
         assert asked(listen, tls=trusting)[0] == 200
 
 
-def test_certificate_and_token_are_replaced_while_it_answers(tmp_path: Path) -> None:
+def test_certificate_and_token_are_replaced_while_it_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changing_files, "_LOOK_AGAIN_S", 0.0)
     (tmp_path / "old").mkdir()
     (tmp_path / "new").mkdir()
     ca, cert, key = certificate_files(tmp_path / "old")

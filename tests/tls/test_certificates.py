@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from raftlog import tls
+from raftlog import changing_files
 from raftlog.certificates import make_certificates
 from raftlog.config import load
 from raftlog.config_tls import PemFiles
@@ -73,7 +73,7 @@ def test_half_an_authority_is_not_replaced(tmp_path: Path, lost: str) -> None:
 def passing(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Lets the time pass after which files are looked at again."""
     now_s = [0.0]
-    monkeypatch.setattr(tls.time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(changing_files.time, "monotonic", lambda: now_s[0])
 
     def passes() -> None:
         now_s[0] += 1.0
