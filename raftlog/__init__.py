@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
     from raftlog.auth.caller import Caller, Means
+    from raftlog.auth.rights import Grant, Kind, Resource, Right
+    from raftlog.client.access import AccessControl
     from raftlog.client.arguments import ReadPreference
     from raftlog.client.attempt import Attempt
     from raftlog.client.cluster_members import ClusterMembers
@@ -63,6 +65,11 @@ _HOMES = {
     "LogClient": "raftlog.client.log_client",
     "Caller": "raftlog.auth.caller",
     "Means": "raftlog.auth.caller",
+    "Grant": "raftlog.auth.rights",
+    "Kind": "raftlog.auth.rights",
+    "Resource": "raftlog.auth.rights",
+    "Right": "raftlog.auth.rights",
+    "AccessControl": "raftlog.client.access",
     "Producer": "raftlog.client.producer",
     "Attempt": "raftlog.client.attempt",
     "Watermark": "raftlog.client.watermark",
@@ -122,6 +129,11 @@ __all__ = [
     "LogClient",
     "Caller",
     "Means",
+    "Grant",
+    "Kind",
+    "Resource",
+    "Right",
+    "AccessControl",
     "LogEntry",
     "Producer",
     "Attempt",

@@ -28,6 +28,27 @@ class AuthSettings(Section):
     oidc_identity_claim: str = setting("sub", "The claim that names who calls.")
     oidc_groups_claim: str = setting("groups", "The claim with the list of the caller's groups.")
 
+    admins: str = setting(
+        "",
+        "Identities that may do everything, whatever is granted, separated by commas. For when "
+        "nobody is left who may grant anything; give it to every node.",
+    )
+    rights_check_s: float = setting(
+        1.0, "How often a node looks whether grants have changed, s.", ge=0.05, le=5.0
+    )
+    rights_age_max_s: float = setting(
+        600.0,
+        "How long a node that cannot reach the leader of the key-value store goes on with the "
+        "grants that it knows, s. Then it refuses callers, except those of auth.admins.",
+        ge=5.0,
+        le=86_400.0,
+    )
+
+    @property
+    def admin_identities(self) -> frozenset[str]:
+        """Those of `admins`."""
+        return frozenset(filter(None, map(str.strip, self.admins.split(","))))
+
     @property
     def tokens_are_asked_for(self) -> bool:
         """Whether callers may show a token."""

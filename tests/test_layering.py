@@ -23,7 +23,7 @@ ANYONE_MAY = ("raftlog.errors", "raftlog.core.types", "raftlog.checksum")
 
 PURE = frozenset(
     "__future__ abc array bisect collections copy dataclasses difflib enum functools hashlib heapq"
-    " itertools json math operator re struct sys types typing uuid".split()
+    " itertools json math operator re shlex struct sys types typing uuid".split()
 )
 """The standard library's parts without time, chance, threads, files or sockets (`sys` for its
 byteorder)."""
@@ -194,6 +194,8 @@ PACKAGES = {
     "raftlog.client": Package(
         ours=(
             "raftlog.auth.caller",
+            "raftlog.auth.grant_keys",
+            "raftlog.auth.rights",
             "raftlog.config_secrets",
             "raftlog.discovery",
             "raftlog.wire",
@@ -300,6 +302,7 @@ PACKAGES = {
     "raftlog": Package(
         ours=(
             "raftlog.auth.caller",
+            "raftlog.auth.rights",
             "raftlog.client",
             "raftlog.config",
             "raftlog.placement",

@@ -17,6 +17,7 @@ import typer
 
 from raftlog import __version__
 from raftlog.cli import (
+    acl,
     bench,
     certs,
     chaos,
@@ -79,6 +80,7 @@ app.command("serve")(serve.serve)
 app.command("down")(down.down)
 app.command("certs")(certs.certs)
 app.add_typer(tokens.app, name="tokens")
+app.add_typer(acl.app, name="acl")
 app.command("login")(login.login)
 app.command("logout")(login.logout)
 app.command("whoami")(login.whoami)

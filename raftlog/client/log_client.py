@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from raftlog.auth.caller import Caller, Means
 from raftlog.client import epochs, every_node, topics
+from raftlog.client.access import AccessControl
 from raftlog.client.arguments import (
     TrimArguments,
     flag_argument,
@@ -83,6 +84,8 @@ class LogClient(TopicReads):
         """How far groups of readers have got."""
         self.writers = TopicWriters(connection)
         """The writers that topics remember for exactly-once."""
+        self.acl = AccessControl(self.kv)
+        """Who may do what."""
         self.groups = Groups(connection)
         """What any group of the cluster has and does."""
 

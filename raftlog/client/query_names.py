@@ -13,9 +13,7 @@ import json
 from raftlog.client.key_values import KeyValueStore
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.kv_commands import KeyValue
-
-KEY_PREFIX = "raftlog/queries/"
-"""What the keys begin with: prefix, the topic's incarnation, `/`, the name."""
+from raftlog.wire.reserved_keys import QUERIES_PREFIX
 
 NAME_CHARACTERS_MAX = 900
 """Prefix, incarnation and name then fit into a key. Queries with longer names are not known."""
@@ -35,7 +33,7 @@ def known_query(store: KeyValueStore, topic: TopicInfo, name: str) -> str:
 def topic_of(store: KeyValueStore, query_id: str) -> str:
     """The name of a topic that the query was the last of its name to write; "" if none is known.
     The topic may be gone since."""
-    noted = (_noted(found) for found in store.scan(KEY_PREFIX))
+    noted = (_noted(found) for found in store.scan(QUERIES_PREFIX))
     return next((each.get("topic", "") for each in noted if each.get("query_id") == query_id), "")
 
 
@@ -53,4 +51,4 @@ def _noted(found: KeyValue) -> dict[str, str]:
 
 
 def _key(topic: TopicInfo, name: str) -> str:
-    return f"{KEY_PREFIX}{topic.incarnation}/{name}"
+    return f"{QUERIES_PREFIX}{topic.incarnation}/{name}"

@@ -14,9 +14,7 @@ import json
 from raftlog.client.key_values import KeyValueStore
 from raftlog.errors import VersionConflict
 from raftlog.machines.kv_commands import KeyValue
-
-KEY_PREFIX = "raftlog/written/"
-"""What the keys begin with: prefix, a digest of the writer, `/`, the topic."""
+from raftlog.wire.reserved_keys import WRITTEN_PREFIX
 
 _DIGEST_BYTES = 16
 """Of the writer's name, which may be as long as a key."""
@@ -53,4 +51,4 @@ def _epoch(found: KeyValue) -> int:
 
 def _key(writer: str, topic: str) -> str:
     digest = hashlib.blake2b(writer.encode(), digest_size=_DIGEST_BYTES).hexdigest()
-    return f"{KEY_PREFIX}{digest}/{topic}"
+    return f"{WRITTEN_PREFIX}{digest}/{topic}"

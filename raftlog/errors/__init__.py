@@ -8,6 +8,7 @@
     |   |-- NodeStopping            the node was told to stop
     |   |-- IdentityProviderUnavailable  a node has no keys to prove access tokens with
     |   |-- TokenReplaced           a token was refused that has been replaced meanwhile
+    |   |-- RightsUnknown           a node does not know what callers may do
     |   |-- NodesNotReady           those that `raftlog up` waited for
     |   |-- NoQuorum                a leader that lost its majority, or an election in progress
     |   |-- ReplicaDiverged         this replica's state or history differs from the majority's
@@ -29,6 +30,7 @@
     |   |-- ClusterMismatch         a checkpoint of another cluster
     |   |-- ExtraMissing            the parts that run a node are not installed
     |   |-- InvalidTopicName
+    |   |-- LockedOut               a change of rights that its maker could not undo
     |   |-- PathUnusable            the operating system refused a file or folder
     |   |-- PeerProtocolViolation   a message that no correct peer sends: it is dropped
     |   |-- ProducerClosed          rows for a producer that was closed, failed, or is the parent's
@@ -37,6 +39,7 @@
     |   |-- TooLarge                a size over its limit
     |   `-- TooMany                 a count over its bound
     |-- Unauthenticated             the node does not know who calls
+    |-- Forbidden                   the caller was not granted that right
     |-- NotFound
     |   |-- TopicNotFound           with the nearest names
     |   `-- WriterNotFound
@@ -60,6 +63,7 @@
     |   |-- EpochIncomplete         a named attempt is missing, or not as named
     |   |-- UnknownWriter           recreated topic, removed writer, or another cluster's topic
     |   |-- WriterForgotten         a late call of a batch write that had committed
+    |   |-- WriterOfAnother         another identity began it
     |   |-- RulesTooOld             the topic's rules do not support the request yet
     |   |-- StageGap                a stage arrived before its predecessor
     |   |-- UnknownProducer         a forgotten producer, whose last append may be in the log
@@ -141,9 +145,11 @@ from raftlog.errors.request import (
     AlreadyExists,
     ClusterMismatch,
     ExtraMissing,
+    Forbidden,
     InvalidOption,
     InvalidRequest,
     InvalidTopicName,
+    LockedOut,
     MalformedRequest,
     NotFound,
     PathUnusable,
@@ -175,6 +181,7 @@ from raftlog.errors.unavailable import (
     Overloaded,
     ReplicaDiverged,
     ReplicaQuarantined,
+    RightsUnknown,
     StateDisputed,
     TokenReplaced,
     TransferUnderWay,
@@ -204,6 +211,7 @@ from raftlog.errors.write import (
     WriterBytesExceeded,
     WriteRefused,
     WriterForgotten,
+    WriterOfAnother,
 )
 
 __all__ = [
@@ -230,6 +238,7 @@ __all__ = [
     "EpochTooOld",
     "ExitCode",
     "ExtraMissing",
+    "Forbidden",
     "FormatUnsupported",
     "GroupUnknown",
     "HistoryDisputed",
@@ -241,6 +250,7 @@ __all__ = [
     "InvalidOption",
     "InvalidRequest",
     "InvalidTopicName",
+    "LockedOut",
     "LogFromNewerVersion",
     "MalformedRequest",
     "MemberBehind",
@@ -274,6 +284,7 @@ __all__ = [
     "RaftlogError",
     "ReplicaDiverged",
     "ReplicaQuarantined",
+    "RightsUnknown",
     "RulesTooOld",
     "RunFenced",
     "SchemaChanged",
@@ -306,6 +317,7 @@ __all__ = [
     "WriteRefused",
     "WriterBytesExceeded",
     "WriterForgotten",
+    "WriterOfAnother",
     "WriterNotFound",
     "ZooKeeperUnavailable",
     "from_wire",

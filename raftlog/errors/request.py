@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 from raftlog.errors.exit_code import ExitCode
@@ -78,6 +79,50 @@ class Unauthenticated(RaftlogError):
         "raftlog.auth.token; for the command line `raftlog login` keeps one. Who runs the cluster "
         "makes one with `raftlog tokens add NAME`."
     )
+
+
+@dataclass(kw_only=True, eq=False)
+class Forbidden(RaftlogError):
+    """The caller is known, and was not granted `right` on what `kind` and `name` say (a value of
+    `raftlog.auth.rights.Kind` and its name). Nothing was done."""
+
+    exit_code = ExitCode.REFUSED
+    grpc_status = "PERMISSION_DENIED"
+
+    identity: str
+    right: str
+    kind: str
+    name: str = ""
+
+    @property
+    def cause(self) -> str:
+        what = f"{self.kind} {self.name!r}" if self.name else "the whole cluster"
+        return f"{self.identity!r} does not have the right {self.right!r} on {what}."
+
+    @property
+    def remedy(self) -> str:
+        where = f"--{self.kind} {shlex.quote(self.name)}" if self.name else "--all"
+        return (
+            "Somebody with the right 'admin' there can grant it: "
+            f"raftlog acl grant {shlex.quote(self.identity)} {self.right} {where}"
+        )
+
+
+@dataclass(kw_only=True, eq=False)
+class LockedOut(InvalidRequest):
+    """A change of the grants after which `identity` could not take it back. It was not made."""
+
+    identity: str
+    problem: str
+
+    cause_text = "This change would leave {identity!r} without the right to undo it: {problem}."
+
+    @property
+    def remedy(self) -> str:
+        return (
+            f"First: raftlog acl grant {shlex.quote(self.identity)} admin --all. To give that "
+            "right up, let another admin take it away."
+        )
 
 
 @dataclass(kw_only=True, eq=False)

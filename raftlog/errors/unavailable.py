@@ -67,6 +67,21 @@ class IdentityProviderUnavailable(Unavailable):
 
 
 @dataclass(kw_only=True, eq=False)
+class RightsUnknown(Unavailable):
+    """A node does not know who may do what: since it started, or for longer than it may go on with
+    what it knew, it has not reached those who do."""
+
+    problem: str
+
+    cause_text = "The node does not know what callers may do: {problem}."
+    remedy_text = (
+        "It learns it from the leader of the key-value store's group: start the nodes that hold it "
+        "(`raftlog cluster status`). auth.rights_age_max_s says how long it goes on without; "
+        "identities of auth.admins are served meanwhile."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
 class TokenReplaced(Unavailable):
     """A node refused the token that a call showed, and where it came from is another one now."""
 

@@ -239,6 +239,22 @@ class UnknownWriter(WriteRefused):
 
 
 @dataclass(kw_only=True, eq=False)
+class WriterOfAnother(WriteRefused):
+    """A query or `txnAppId` of one identity is not continued by another one, unless it was granted
+    that."""
+
+    writer: str
+    owner: str
+    identity: str
+
+    cause_text = "{identity!r} may not continue writer {writer!r}, which {owner!r} began."
+    remedy_text = (
+        "Write as {owner!r}, or under a name of your own. An admin can allow it: "
+        "raftlog acl grant {identity!r} write --writer {writer!r}"
+    )
+
+
+@dataclass(kw_only=True, eq=False)
 class WriterForgotten(WriteRefused):
     """Its writer row was removed by age or to make room. Without this it would look new."""
 

@@ -112,6 +112,9 @@ class Stage:
     timestamp_us: int
     batch: BatchSummary
     create_writer: bool
+    owner: str = ""
+    """The identity that writes, where it may not continue what another began (rules 14); "": it
+    may, or nobody is asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +150,8 @@ class CommitEpoch:
     overwrite: bool = False
     """Whether what it makes visible takes the place of all records that are (rules 10): the log
     start moves to the first of its records with the same entry."""
+    owner: str = ""
+    """As of `Stage`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +159,8 @@ class AbortEpoch:
     """Drop the open attempts of exactly this (writer, run, epoch). An applied commit stays."""
 
     key: EpochKey
+    owner: str = ""
+    """As of `Stage`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """The rules of docs/EXACTLY_ONCE.md as pure decisions, all in one place.
 
-The rules are tried in the order written here; the first that applies decides. A refusal changes
-nothing at all: not the current run, no lease, no writer row.
+The rules are tried in the order written here; the first that applies decides. Before them all
+comes `refusal_of_owner`: who may not continue this writer is told nothing else of it. A refusal
+changes nothing at all: not the current run, no lease, no writer row.
 `raftlog.machines.writers` carries a decision out.
 
 `judge_commit`:
@@ -50,9 +51,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from raftlog.core.types import Offset
-from raftlog.machines.commands import AttemptReference, CommitEpoch, EpochKey, Stage
+from raftlog.machines.commands import AbortEpoch, AttemptReference, CommitEpoch, EpochKey, Stage
 from raftlog.machines.limits import STAGED_ENTRY_CHARGE_BYTES, TopicLimits
 from raftlog.machines.outcomes import EpochCommitted, Refused, Staged, refused
+from raftlog.machines.rules import RULES_WITH_OWNERS
 from raftlog.machines.writer_row import OpenAttempt, WriterRow, references_digest
 
 
@@ -107,6 +109,21 @@ StageDecision = TakeStage | RepeatStage | Refused
 CommitDecision = Publish | Replay | Answer | Refused
 
 TAKE_STAGE = TakeStage()
+
+
+def owner_of(command: Stage | CommitEpoch | AbortEpoch, rules: int) -> str:
+    """Whose writer it is from this command on, if it is nobody's; "": whoever comes."""
+    return command.owner if rules >= RULES_WITH_OWNERS else ""
+
+
+def refusal_of_owner(
+    row: WriterRow | None, command: Stage | CommitEpoch | AbortEpoch, rules: int
+) -> Refused | None:
+    """Refuse an identity that may continue only its own writers, and did not begin this one."""
+    owner = owner_of(command, rules)
+    if row is None or not owner or not row.owner or row.owner == owner:
+        return None
+    return refused("WriterOfAnother", writer=row.name, owner=row.owner, identity=owner)
 
 
 def judge_stage(row: WriterRow | None, command: Stage, context: RuleContext) -> StageDecision:

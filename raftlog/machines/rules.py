@@ -22,6 +22,7 @@ at one index of the log, so all replicas switch at the same entry.
 11. Retention that waits for reader groups.
 12. Columns of types that earlier programs do not know, and changes within nested types.
 13. Topics whose column chunks may hold byte planes: those that are created under it.
+14. Writers that belong to the identity that began them.
 """
 
 from __future__ import annotations
@@ -63,7 +64,10 @@ RULES_WAITING_FOR_READERS = 11
 RULES_WITH_PLANES = 13
 """The first rules under which a new topic's column chunks may hold byte planes."""
 
-RULES_LATEST = 13
+RULES_WITH_OWNERS = 14
+"""The first rules under which a writer belongs to the identity that began it."""
+
+RULES_LATEST = 14
 """The highest version that this program knows."""
 
 

@@ -276,10 +276,10 @@ class TopicMachine:
         )
 
     def _abort_epoch(self, command: AbortEpoch) -> EpochAborted | Refused:
-        problem = problem_of_abort(command)
+        problem = problem_of_abort(command, self.rules)
         if problem is not None:
             return malformed("AbortEpoch", problem)
-        return EpochAborted(attempts=self._writers.abort_epoch(command, self.rules))
+        return self._writers.abort_epoch(command, self.rules)
 
     def _expire(self, command: Expire) -> ExpiredByAge | Refused:
         """End what outlived its lease by the later of log time and the command's time.

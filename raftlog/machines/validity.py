@@ -54,6 +54,7 @@ from raftlog.machines.rules import (
     RULES_WITH_MEMBERS,
     RULES_WITH_OBSERVERS,
     RULES_WITH_OVERWRITE,
+    RULES_WITH_OWNERS,
 )
 from raftlog.machines.schema import Schema
 
@@ -84,6 +85,7 @@ def problem_of_stage(command: Stage, rules: int) -> str | None:
         or _text_problem("attempt", command.attempt)
         or _time_problem(command.timestamp_us)
         or _batch_problem(command.batch)
+        or _owner_problem(command, rules)
     )
 
 
@@ -97,12 +99,13 @@ def problem_of_commit(command: CommitEpoch, rules: int) -> str | None:
         or (_length_problem("plan", command.plan) if rules >= 2 else None)
         or (_rules_problem(rules, RULES_WITH_OVERWRITE) if command.overwrite else None)
         or _time_problem(command.timestamp_us)
+        or _owner_problem(command, rules)
     )
 
 
-def problem_of_abort(command: AbortEpoch) -> str | None:
+def problem_of_abort(command: AbortEpoch, rules: int) -> str | None:
     """What is invalid about the command, or None."""
-    return _key_problem(command.key)
+    return _key_problem(command.key) or _owner_problem(command, rules)
 
 
 def problem_of_expire(command: Expire, rules: int) -> str | None:
@@ -280,6 +283,11 @@ def _stream_problem(key: EpochKey, rules: int) -> str | None:
     if not 0 <= key.stream_batch < INTEGER_MAX:
         return f"stream_batch is {key.stream_batch}"
     return _length_problem("stream", key.stream) or _length_problem("stream_run", key.stream_run)
+
+
+def _owner_problem(command: Stage | CommitEpoch | AbortEpoch, rules: int) -> str | None:
+    """What is invalid about whose writer it is to be. Earlier versions know no owners."""
+    return _length_problem("owner", command.owner) if rules >= RULES_WITH_OWNERS else None
 
 
 def _texts_problem(named: Iterable[tuple[str, str]]) -> str | None:

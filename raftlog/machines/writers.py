@@ -40,9 +40,11 @@ from raftlog.machines.epoch_rules import (
     TakeStage,
     judge_commit,
     judge_stage,
+    owner_of,
+    refusal_of_owner,
 )
 from raftlog.machines.limits import STAGED_ENTRY_CHARGE_BYTES, TopicLimits
-from raftlog.machines.outcomes import Refused, Staged, WriterRemoved, refused
+from raftlog.machines.outcomes import EpochAborted, Refused, Staged, WriterRemoved, refused
 from raftlog.machines.state import WritersState
 from raftlog.machines.writer_row import OpenEpoch, WriterRow, references_digest
 
@@ -105,10 +107,12 @@ class WriterTable:
             anonymous = key.anonymous
         else:
             anonymous = row.transient
-        decision = judge_stage(row, command, self._context(rules, key.writer, anonymous))
+        decision = refusal_of_owner(row, command, rules) or judge_stage(
+            row, command, self._context(rules, key.writer, anonymous)
+        )
         if isinstance(decision, Refused):
             return decision
-        row = self._touched(key, index)
+        row = self._touched(key, index, owner_of(command, rules))
         if isinstance(decision, RepeatStage):
             self._renew(row, index, command, rules)
             return decision.outcome
@@ -133,12 +137,14 @@ class WriterTable:
         row = self._rows.get(writer)
         may_leave = row is None or row.last_epoch < 0 or row.transient
         anonymous = command.transient_writer and may_leave
-        return judge_commit(row, command, self._context(rules, writer, anonymous))
+        return refusal_of_owner(row, command, rules) or judge_commit(
+            row, command, self._context(rules, writer, anonymous)
+        )
 
     def replayed(self, index: LogIndex, command: CommitEpoch, decision: Replay, rules: int) -> None:
         """Keep the epoch as it was. Drop the stages of its replay, and those before it."""
         assert decision.outcome.replayed
-        row = self._touched(command.key, index)
+        row = self._touched(command.key, index, owner_of(command, rules))
         self._take_over(row, command.key.run)
         self._drop_epochs_to(row, command.key.epoch)
         if rules >= 2:
@@ -158,7 +164,7 @@ class WriterTable:
         """Record that the decision's attempts are at [start, end) and advance the writer."""
         key = command.key
         assert end - start == sum(attempt.record_count for attempt in decision.attempts)
-        row = self._touched(key, index)
+        row = self._touched(key, index, owner_of(command, rules))
         self._take_over(row, key.run)
         # A writer that once committed as a named one stays one: its replays must be recognised.
         may_leave = rules < 2 or row.last_epoch < 0 or row.transient
@@ -178,10 +184,13 @@ class WriterTable:
             row.note_fence(key)
             self._settle(row)
 
-    def abort_epoch(self, command: AbortEpoch, rules: int) -> int:
-        """Forget the open attempts of exactly this (writer, run, epoch). Returns their number."""
-        key = command.key
-        row = self._rows.get(key.writer)
+    def abort_epoch(self, command: AbortEpoch, rules: int) -> EpochAborted | Refused:
+        """Forget the open attempts of exactly this (writer, run, epoch), or say why not."""
+        row = self._rows.get(command.key.writer)
+        refusal = refusal_of_owner(row, command, rules)
+        return refusal or EpochAborted(attempts=self._drop_open(row, command.key, rules))
+
+    def _drop_open(self, row: WriterRow | None, key: EpochKey, rules: int) -> int:
         if row is None or row.run != key.run:
             return 0
         dropped = self._drop_epoch(row, key.epoch)
@@ -357,14 +366,16 @@ class WriterTable:
             limits=self._limits,
         )
 
-    def _touched(self, key: EpochKey, index: LogIndex) -> WriterRow:
-        """The writer's row, created if there is none, as of entry `index`."""
+    def _touched(self, key: EpochKey, index: LogIndex, owner: str) -> WriterRow:
+        """The writer's row, created if there is none, as of entry `index`. If it belongs to nobody
+        yet, it does to `owner` from then on."""
         row = self._rows.get(key.writer)
         if row is None:
             row = self._rows[key.writer] = WriterRow(key.writer)
         assert index > row.last_index
         row.last_index = index
         row.streaming = key.streaming
+        row.owner = row.owner or owner
         return row
 
     def _renew(self, row: WriterRow, index: LogIndex, command: Stage, rules: int) -> None:

@@ -21,12 +21,15 @@ from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import cachetools
 import structlog
 
 from raftlog.auth.caller import Caller
+from raftlog.auth.grant_keys import KEY_PREFIX
 from raftlog.config_audit import AuditSettings
-from raftlog.errors import NotLeader, PathUnusable
+from raftlog.errors import Forbidden, NotLeader, PathUnusable, WriterOfAnother
 from raftlog.wire import calls
+from raftlog.wire.kv_calls import DeleteKeyCall, PutKeyCall
 
 ACTS = frozenset(
     call.name
@@ -48,9 +51,14 @@ ACTS = frozenset(
     )
 )
 """Calls that change what there is, who stands where, or what is kept. To write and read records and
-keys is what a cluster is for, and no act."""
+keys is what a cluster is for, and no act, except for the keys that are grants."""
 
 _NO_ACT = NotLeader.__name__
+_REFUSALS = frozenset((Forbidden.__name__, WriterOfAnother.__name__))
+_SAID_AGAIN_S = 60.0
+_SAID_MAX = 10_000
+"""Refusals of one kind are kept this often: who tries for ever must not push out what others did.
+No settings: they bound a file and memory."""
 
 _WAITING_MAX = 10_000
 """Lines that wait for the disk. No setting: it bounds memory, and they are written as they come."""
@@ -79,13 +87,23 @@ class AuditLog:
         self._waiting: queue.Queue[Any] = queue.Queue(_WAITING_MAX)
         self._writer = logging.handlers.QueueListener(self._waiting, file)
         self._writer.start()
+        self._said: cachetools.TTLCache[tuple[str, str, str], bool] = cachetools.TTLCache(
+            _SAID_MAX, _SAID_AGAIN_S
+        )
 
-    def act(
+    def called(
         self, call: str, request: object, caller: Caller | None, peer: str, outcome: str
     ) -> None:
-        """Somebody called to change something, and this came of it."""
-        if outcome != _NO_ACT:
-            self._take(call, _what(request), caller, peer, outcome)
+        """This came of a call. Kept if it was to change what is of interest, or was refused for
+        want of a right: that once a minute for each caller and call."""
+        if call in ACTS or _changes_grants(request):
+            if outcome != _NO_ACT:
+                self._take(call, _what(request), caller, peer, outcome)
+        elif outcome in _REFUSALS and caller is not None:
+            refused = (caller.identity, call, outcome)
+            if refused not in self._said:
+                self._said[refused] = True
+                self._take(call, _what(request), caller, peer, outcome)
 
     def refused(self, call: str, peer: str, outcome: str) -> None:
         """Nobody knows who called."""
@@ -125,6 +143,10 @@ class _File(logging.handlers.RotatingFileHandler):
 
     def handleError(self, record: logging.LogRecord) -> None:
         log.error("audit line lost", cause="its file cannot be written", line=record.getMessage())
+
+
+def _changes_grants(request: object) -> bool:
+    return isinstance(request, PutKeyCall | DeleteKeyCall) and request.key.startswith(KEY_PREFIX)
 
 
 def _what(request: object) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 
+from raftlog.auth import grant_keys
 from raftlog.comparison import Trust
 from raftlog.core.types import GroupId, LogIndex, NodeId
 from raftlog.errors import (
@@ -32,10 +33,12 @@ from raftlog.machines.outcomes import KeyWritten, KvCreated, SessionOpened
 from raftlog.machines.rules import RULES_WITH_KV
 from raftlog.machines.validity import problem_of_key_write
 from raftlog.multiraft.local_replica import LocalReplica
+from raftlog.server.calling import caller
 from raftlog.server.group_services import problem_of_seconds
 from raftlog.server.node import Node
 from raftlog.server.placing import PlacingServices
 from raftlog.server.refused import accepted, check_sense
+from raftlog.server.rights import Rights, grants_of
 from raftlog.wire import kv_calls as calls
 
 _ENTRIES_UNTOLD_MAX = 1_000
@@ -46,8 +49,11 @@ after the last change of its keys."""
 class KvServices:
     """Every method may raise any `RaftlogError`."""
 
-    def __init__(self, node: Node, placing: PlacingServices) -> None:
+    def __init__(self, node: Node, placing: PlacingServices, rights: Rights) -> None:
         self._node = node
+        self._rights = rights
+        self._granting = asyncio.Lock()
+        """One change of the grants is judged and done before the next one is judged."""
         self._placing = placing
         self._multiraft = node.multiraft
         self._replicas = node.multiraft.replicas
@@ -107,6 +113,27 @@ class KvServices:
 
     async def _write(self, local: LocalReplica, command: KeyWrite) -> calls.WriteReply:
         check_sense(type(command).__name__, problem_of_key_write(command))
+        if not command.key.startswith(grant_keys.KEY_PREFIX):
+            return await self._written(local, command)
+        async with self._granting:
+            await self._node.read_barrier(local)
+            self._check_grant(local, command)
+            return await self._written(local, command)
+
+    def _check_grant(self, local: LocalReplica, command: KeyWrite) -> None:
+        """Refuse a grant that nobody can read, or that locks out who gives or takes it. The state
+        here is the latest. Raises `MalformedRequest`, `Forbidden`, `LockedOut`."""
+        index = local.replica.applied_index
+        keys = list(local.kv_machine.pairs(grant_keys.KEY_PREFIX, "", "", index))
+        try:
+            to, resource = grant_keys.names_of(command.key)
+            value = command.value if isinstance(command, PutKey) else None
+            grant = grant_keys.decode(command.key, value) if value is not None else None
+        except ValueError as error:
+            raise MalformedRequest(call="a grant", what=str(error)) from None
+        self._rights.check_change(caller(), grants_of(keys), to, resource, grant)
+
+    async def _written(self, local: LocalReplica, command: KeyWrite) -> calls.WriteReply:
         written = accepted(KeyWritten, await self._node.propose(local, command))
         return calls.WriteReply(
             version=written.version,

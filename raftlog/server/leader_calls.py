@@ -25,7 +25,7 @@ from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error, decode_reply, e
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
 
-_TRY_TIMEOUT_S = 5.0
+TRY_TIMEOUT_S = 5.0
 """One try at one node. No setting: nobody waits for it."""
 
 
@@ -37,6 +37,7 @@ async def ask_leader(
     group: GroupId = CONTROLLER_GROUP,
     others: Sequence[str],
     channels: PeerChannels,
+    try_timeout_s: float = TRY_TIMEOUT_S,
 ) -> Reply:
     """Have `serve` answer here, if this node leads the group, else the node that does.
 
@@ -54,10 +55,10 @@ async def ask_leader(
     # A node that has just joined has heard of no leader: any other knows.
     for address in [hint] if hint else random.sample(others, len(others)):
         try:
-            return await _ask(address, call, request, group, channels)
+            return await _ask(address, call, request, group, channels, try_timeout_s)
         except NotLeader as error:
             if error.address and not hint:
-                return await _ask(error.address, call, request, group, channels)
+                return await _ask(error.address, call, request, group, channels, try_timeout_s)
         except Unavailable:
             continue
     raise NotLeader(group=group)
@@ -69,6 +70,7 @@ async def _ask(
     request: Request,
     group: GroupId,
     channels: PeerChannels,
+    timeout_s: float,
 ) -> Reply:
     """Raises what the node raises, or `NotLeader` where none of this cluster answers."""
     try:
@@ -77,7 +79,7 @@ async def _ask(
             ask = channel.unary_unary(f"/{SERVICE}/{call.name}")
             metadata = ((CLUSTER_METADATA_KEY, channels.cluster_id),)
             data = encode_request(call, request)
-            frame = await ask(data, timeout=_TRY_TIMEOUT_S, metadata=metadata)
+            frame = await ask(data, timeout=timeout_s, metadata=metadata)
             return decode_reply(call, frame)[0]
     except MalformedRequest:
         raise NotLeader(group=group) from None  # no raftlog listens there

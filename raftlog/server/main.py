@@ -22,6 +22,7 @@ import uvloop
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from prometheus_client import GCCollector, PlatformCollector, ProcessCollector
 
+from raftlog.auth.grant_keys import KEY_PREFIX
 from raftlog.config import Settings
 from raftlog.config_auth import refuse_bare_auth
 from raftlog.config_hosts import PORT_MAX, is_loopback
@@ -43,6 +44,7 @@ from raftlog.machines.topic import TopicMachine
 from raftlog.metrics.port import MetricsPort
 from raftlog.metrics.state import StateCollector
 from raftlog.server.admission import Admission, Authenticator
+from raftlog.server.allowed import Allowed
 from raftlog.server.announcing import announce, announcer_of
 from raftlog.server.audit import AuditLog
 from raftlog.server.compactor import COMPACTION_PROGRAM, Compactor
@@ -51,6 +53,7 @@ from raftlog.server.listener import Listener, Port, generic_handlers
 from raftlog.server.memory import collect_seldom, keep_freed_memory
 from raftlog.server.node import Node
 from raftlog.server.registration import register
+from raftlog.server.rights import Rights
 from raftlog.server.rpc import CallGate, client_handlers
 from raftlog.server.scrapes import Scrapes
 from raftlog.server.services import Services
@@ -67,6 +70,10 @@ from raftlog.wire.codec import encode_command
 _NO_CLEAN_END = (DiskFailed, AcknowledgedEntriesLost)
 """Errors after which a node does not even close its files: its disk is not to be trusted, and it
 must not vote once more."""
+
+_GRANTS_TRY_S = 1.0
+"""How long one node is given to tell the grants: what is taken away acts within seconds, also
+while a node is stuck."""
 
 log = structlog.get_logger(__name__)
 
@@ -143,8 +150,9 @@ async def _serve(
         boot_id=uuid.uuid4().hex,
         fail=fail,
     )
-    services = Services(node)
-    gate = _gate(settings, node)
+    rights = Rights(settings.auth, asked=asks_callers(settings))
+    services = Services(node, rights)
+    gate = _gate(settings, node, rights)
     metrics = _metrics_port(settings, node, gate, addresses[node_id], data)
     streams = PeerStreams(node, proven=channels.encrypted)
     healths = health.aio.HealthServicer()
@@ -162,8 +170,9 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     node.spawn(_answer_scrapes(metrics))
-    node.spawn(register(node, services))
-    node.spawn(_watch_leases(node))
+    read_grants = partial(services.keys.read, KEY_PREFIX, try_timeout_s=_GRANTS_TRY_S)
+    for task in (register(node, services), _watch_leases(node), rights.follow(read_grants)):
+        node.spawn(task)
     if announcer is not None:
         node.spawn(announce(node, announcer))
     log.info("serving", node=node_id, address=addresses[node_id], pid=os.getpid())
@@ -183,10 +192,11 @@ async def _serve(
         raise failure[0]
 
 
-def _gate(settings: Settings, node: Node) -> CallGate:
+def _gate(settings: Settings, node: Node, rights: Rights) -> CallGate:
     """What every call passes, with the audit log, if there is to be one. Raises `PathUnusable`."""
     audit = AuditLog(settings.audit, node.node) if settings.audit.file else None
-    return CallGate(settings.server, node.identity.cluster_id, node.counts, audit)
+    allowed = Allowed(rights, lambda: node.multiraft.replicas.controller)
+    return CallGate(settings.server, node.identity.cluster_id, node.counts, allowed, audit)
 
 
 def _channels(settings: Settings, cluster_id: str, node: NodeId) -> PeerChannels:
@@ -231,10 +241,15 @@ def _ports(settings: Settings, address: str, channels: PeerChannels) -> list[Por
     ]
 
 
+def asks_callers(settings: Settings) -> bool:
+    """Whether the node asks callers who they are."""
+    return settings.auth.tokens_are_asked_for or settings.tls.client_certificates
+
+
 def _admission(settings: Settings, node: Node, audit: AuditLog | None) -> list[Admission]:
     """What asks callers who they are; none: nobody does. Raises `InvalidOption`."""
     refuse_bare_auth(settings.auth, encrypted=node.channels.encrypted)
-    if not settings.auth.tokens_are_asked_for and not settings.tls.client_certificates:
+    if not asks_callers(settings):
         return []
     authenticator = Authenticator(settings.auth, node.identity.cluster_id)
     return [Admission(authenticator, node.counts, audit)]

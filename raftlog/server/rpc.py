@@ -18,7 +18,8 @@ import structlog
 from raftlog.config import ServerSettings
 from raftlog.errors import DeadlineExceeded, NodeStopping, Overloaded, RaftlogError
 from raftlog.metrics.counts import Counts
-from raftlog.server.audit import ACTS, AuditLog
+from raftlog.server.allowed import Allowed
+from raftlog.server.audit import AuditLog
 from raftlog.server.calling import caller
 from raftlog.server.services import Services
 from raftlog.transport.inbound import Context, refuse
@@ -39,23 +40,27 @@ class CallGate:
         limits: ServerSettings,
         cluster_id: str,
         counts: Counts,
+        allowed: Allowed,
         audit: AuditLog | None = None,
     ) -> None:
         """Calls that are meant for another cluster than this are refused."""
         self.counts = counts
+        self.allowed = allowed
+        allowed.rights.on_change = self._check_streams
         self.audit = audit
         self._limits = limits
         self._cluster_id = cluster_id
         self._in_flight = 0
         self._closed = False
         self._idle = asyncio.Event()
-        self._watches: set[_Call] = set()
+        self._streams: set[_Call] = set()
 
     async def close(self) -> None:
         """Refuse further calls, end those that watch, and give the others time to end."""
         self._closed = True
-        for watch in self._watches:
-            watch.end()
+        for stream in self._streams:
+            if stream.watches:
+                stream.end()
         if self._in_flight:
             try:
                 async with asyncio.timeout(self._limits.shutdown_timeout_s):
@@ -96,13 +101,18 @@ class CallGate:
         if self._in_flight >= limit:
             raise Overloaded(queue="server.requests_max", limit=limit)
         self._in_flight += 1
-        if entered.watches:
-            self._watches.add(entered)
+        if entered.streams:
+            self._streams.add(entered)
+
+    def _check_streams(self) -> None:
+        """End the streams whose callers may no longer read what they are given."""
+        for stream in self._streams:
+            stream.check_again()
 
     def leave(self, left: _Call) -> None:
         """A call that was counted has ended."""
         self._in_flight -= 1
-        self._watches.discard(left)
+        self._streams.discard(left)
         if self._closed and self._in_flight == 0:
             self._idle.set()
 
@@ -110,7 +120,10 @@ class CallGate:
 class _Call:
     """A class, not a generator of `asynccontextmanager`: every call passes here."""
 
-    __slots__ = ("_context", "_gate", "_name", "_seconds", "_timeout", "watches")
+    __slots__ = (
+        "_context", "_gate", "_name", "_refusal", "_request", "_seconds", "_timeout", "_who",
+        "streams", "watches",
+    )  # fmt: skip
 
     def __init__(
         self, gate: CallGate, call: calls.Call[Any, Any], seconds: float, context: Context
@@ -120,18 +133,45 @@ class _Call:
         self._name = call.name
         self._seconds = seconds
         self._timeout = asyncio.timeout(seconds)
+        self._who = caller()
+        self._request: object = None
+        self._refusal: RaftlogError | None = None
+        self.streams = isinstance(call, calls.StreamedCall)
+        """Whether it has many answers."""
         self.watches = isinstance(call, calls.WatchCall)
         """Whether it waits for what may never come."""
 
-    async def __aenter__(self) -> None:
+    async def __aenter__(self) -> _Call:
         if self._gate.is_foreign(self._context):
             code = grpc.StatusCode.FAILED_PRECONDITION
             await self._context.abort(code, calls.OTHER_CLUSTER)
         self._gate.enter(self)
         await self._timeout.__aenter__()
+        return self
+
+    def check(self, request: object) -> None:
+        """Refuse what its caller may not do. Raises `Forbidden`, `RightsUnknown`,
+        `GroupUnknown`."""
+        self._gate.allowed.check(self._who, self._name, request)
+        self._request = request
+
+    def check_again(self) -> None:
+        """The rights have changed: end it, if its caller may not make the call any more."""
+        if self._request is None:
+            return  # it is checked when it is read
+        try:
+            self.check(self._request)
+        except RaftlogError as error:
+            self._refusal = error
+            self.end()
+
+    def shown(self, reply: Reply) -> Reply:
+        """The answer without what its caller must not know of."""
+        shown: Reply = self._gate.allowed.shown(self._who, reply)
+        return shown
 
     def end(self) -> None:
-        """End it now: the node stops."""
+        """End it now."""
         self._timeout.reschedule(asyncio.get_running_loop().time())
 
     async def __aexit__(
@@ -144,6 +184,8 @@ class _Call:
         try:
             await self._timeout.__aexit__(kind, error, trace)
         except TimeoutError:
+            if self._refusal is not None:
+                raise self._refusal from None
             if self.watches and self._gate.closed:
                 raise NodeStopping() from None
             raise DeadlineExceeded(what=self._name, seconds=f"{self._seconds:.3g}") from None
@@ -222,26 +264,25 @@ def _unary(
     serve: Callable[[Request, bytes], Awaitable[Reply]],
     gate: CallGate,
 ) -> Callable[[bytes, Context], Awaitable[bytes]]:
-    audit = gate.audit if call.name in ACTS else None
-
     async def answer(data: bytes, context: Context) -> bytes | RaftlogError:
         asked: Request | None = None
         count = gate.counts.call(call.name, len(data))
         try:
             with count:
                 try:
-                    async with gate.call(call, context):
+                    async with gate.call(call, context) as entered:
                         request, body = decode_request(call, data)
                         asked = request
-                        frame = encode_reply(call, await serve(request, body))
+                        entered.check(request)
+                        frame = encode_reply(call, entered.shown(await serve(request, body)))
                         count.sent_bytes = len(frame)
                         return frame
                 except RaftlogError as error:
                     count.outcome = type(error).__name__
-                    return _without_frames(error)
+                    return _without_frames(gate.allowed.told(caller(), error))
         finally:
-            if audit is not None:
-                audit.act(call.name, asked, caller(), context.peer(), count.outcome)
+            if gate.audit is not None:
+                gate.audit.called(call.name, asked, caller(), context.peer(), count.outcome)
 
     async def handle(data: bytes, context: Context) -> bytes:
         answered = await answer(data, context)
@@ -267,16 +308,21 @@ def _stream(
     gate: CallGate,
 ) -> Callable[[bytes, Context], AsyncIterator[bytes]]:
     async def handle(data: bytes, context: Context) -> AsyncIterator[bytes]:
+        asked: Request | None = None
         with gate.counts.call(call.name, len(data)) as count:
             try:
-                async with gate.call(call, context):
+                async with gate.call(call, context) as entered:
                     request, _ = decode_request(call, data)
+                    asked = request
+                    entered.check(request)
                     async for reply, body in serve(request):
-                        frame = encode_reply(call, reply, body)
+                        frame = encode_reply(call, entered.shown(reply), body)
                         count.sent_bytes += len(frame)
                         yield frame
             except RaftlogError as error:
                 count.outcome = type(error).__name__
+                if gate.audit is not None:
+                    gate.audit.called(call.name, asked, caller(), context.peer(), count.outcome)
                 await refuse(context, error)
 
     return handle

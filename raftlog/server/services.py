@@ -10,9 +10,11 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 
 from raftlog import errors
+from raftlog.auth.rights import Right, topic_named
 from raftlog.core.types import GroupId, NodeId, Offset
 from raftlog.errors import (
     MalformedRequest,
@@ -28,6 +30,7 @@ from raftlog.machines.commands import (
     CommitEpoch,
     CreateTopic,
     DeleteTopic,
+    EpochKey,
     RegisterNode,
     RemoveWriter,
     Stage,
@@ -49,7 +52,12 @@ from raftlog.machines.outcomes import (
     Trimmed,
     WriterRemoved,
 )
-from raftlog.machines.rules import RULES_LATEST, RULES_WITH_EVOLUTION, RULES_WITH_OVERWRITE
+from raftlog.machines.rules import (
+    RULES_LATEST,
+    RULES_WITH_EVOLUTION,
+    RULES_WITH_OVERWRITE,
+    RULES_WITH_OWNERS,
+)
 from raftlog.machines.schema import RULES_WITH_TYPES, later_type
 from raftlog.machines.settings import rules_needed
 from raftlog.machines.topic import TopicMachine
@@ -64,28 +72,32 @@ from raftlog.predicates.predicate import NODES_MAX, node_count
 from raftlog.server import views
 from raftlog.server.calling import caller
 from raftlog.server.group_services import GroupServices
+from raftlog.server.key_reads import KeyReads
 from raftlog.server.kv_services import KvServices
 from raftlog.server.matching import Matching
 from raftlog.server.node import Node
 from raftlog.server.order import SenderOrder
 from raftlog.server.placing import PlacingServices
-from raftlog.server.position_reads import PositionReads
 from raftlog.server.record_batches import batch_reply, checked_summary, column_slices
 from raftlog.server.refused import Accepted, accepted, check_sense, error_of
+from raftlog.server.rights import Rights
 from raftlog.wire import calls
+from raftlog.wire.reader_positions import KEY_PREFIX as POSITIONS_PREFIX
 
 
 class Services:
     """The calls of one node. Every method may raise any `RaftlogError`."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, rights: Rights) -> None:
         self._node = node
+        self._rights = rights
         self._multiraft = node.multiraft
         self.placing = PlacingServices(node)
         self._limits = node.settings.server
         self.groups = GroupServices(node)
-        self.kv = KvServices(node, self.placing)
-        node.positions = PositionReads(node, self.kv).read
+        self.kv = KvServices(node, self.placing, rights)
+        self.keys = KeyReads(node, self.kv)
+        node.positions = partial(self.keys.read, POSITIONS_PREFIX)
         self._order = SenderOrder(
             wait_max_s=self._limits.reorder_wait_max_s,
             senders_max=self._limits.reorder_senders_max,
@@ -152,14 +164,18 @@ class Services:
     async def create_topic(self, call: calls.CreateTopicCall) -> TopicCreated:
         """Create a topic; its group exists from that entry on. Raises `TopicExists`.
 
-        A sink asks with `if_not_exists` for every batch: what is there costs a read, no entry.
+        A sink asks with `if_not_exists` for every batch: what is there costs a read, no entry, and
+        needs only the right to write it.
         """
         if call.if_not_exists:
             await self._node.read_barrier(self._multiraft.replicas.of_controller)
             found = self._multiraft.replicas.controller.topic(call.name)
             if not isinstance(found, Refused):
+                if not self._rights.allow(caller(), Right.CREATE, topic_named(call.name)):
+                    self._rights.require(caller(), Right.WRITE, topic_named(call.name))
                 existed = found.incarnation != call.incarnation
                 return TopicCreated(topic=self._as_placed(found), existed=existed)
+        self._rights.require(caller(), Right.CREATE, topic_named(call.name))
         if call.settings:
             self._check_rules(call.name, "A setting", rules_needed(call.settings))
         kind = later_type(field.type for field in call.schema.fields)
@@ -280,6 +296,7 @@ class Services:
             timestamp_us=self._node.now_us(local),
             batch=self._checked(local, call, body),
             create_writer=call.create_writer,
+            owner=self._owner(local, call.key),
         )
         check_sense("Stage", problem_of_stage(command, RULES_LATEST))
         self._check_staged_bytes(local.topic_machine, command)
@@ -325,6 +342,7 @@ class Services:
             transient_writer=call.transient_writer,
             plan=call.plan,
             overwrite=overwrite,
+            owner=self._owner(local, call.key),
         )
         outcome = await self._node.propose(local, command)
         return self._accepted(EpochCommitted, outcome)
@@ -332,8 +350,17 @@ class Services:
     async def abort_epoch(self, call: calls.AbortEpochCall) -> EpochAborted:
         """Drop the open attempts of one run's epoch."""
         local = self._here(call.group, call.incarnation)
-        outcome = await self._node.propose(local, AbortEpoch(key=call.key))
+        outcome = await self._node.propose(
+            local, AbortEpoch(key=call.key, owner=self._owner(local, call.key))
+        )
         return self._accepted(EpochAborted, outcome)
+
+    def _owner(self, local: LocalReplica, key: EpochKey) -> str:
+        """Whose the writer is to be. A log with older rules knows no owners."""
+        machine = local.topic_machine
+        if machine.rules < RULES_WITH_OWNERS:
+            return ""
+        return self._rights.owner(caller(), machine.info.name, key.writer)
 
     # ------------------------------------------------------------ writers
 

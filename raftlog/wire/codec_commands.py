@@ -145,6 +145,7 @@ def _put_stage(message: pb.Stage, command: Stage, header: BatchHeader) -> None:
     message.batch.CopyFrom(encode_summary(command.batch))
     message.create_writer = command.create_writer
     message.batch_header = encode_header(header).SerializeToString()
+    message.owner = command.owner
 
 
 def _get_stage(message: pb.Stage) -> Stage:
@@ -157,6 +158,7 @@ def _get_stage(message: pb.Stage) -> Stage:
         timestamp_us=message.timestamp_us,
         batch=decode_summary(message.batch),
         create_writer=message.create_writer,
+        owner=message.owner,
     )
 
 

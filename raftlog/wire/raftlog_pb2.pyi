@@ -251,7 +251,7 @@ class Append(_message.Message):
     def __init__(self, producer: _Optional[str] = ..., sequence: _Optional[int] = ..., timestamp_us: _Optional[int] = ..., batch: _Optional[_Union[BatchSummary, _Mapping]] = ..., batch_header: _Optional[bytes] = ...) -> None: ...
 
 class Stage(_message.Message):
-    __slots__ = ("key", "attempt", "number", "timestamp_us", "batch", "create_writer", "batch_header")
+    __slots__ = ("key", "attempt", "number", "timestamp_us", "batch", "create_writer", "batch_header", "owner")
     KEY_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
@@ -259,6 +259,7 @@ class Stage(_message.Message):
     BATCH_FIELD_NUMBER: _ClassVar[int]
     CREATE_WRITER_FIELD_NUMBER: _ClassVar[int]
     BATCH_HEADER_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
     key: EpochKey
     attempt: str
     number: int
@@ -266,10 +267,11 @@ class Stage(_message.Message):
     batch: BatchSummary
     create_writer: bool
     batch_header: bytes
-    def __init__(self, key: _Optional[_Union[EpochKey, _Mapping]] = ..., attempt: _Optional[str] = ..., number: _Optional[int] = ..., timestamp_us: _Optional[int] = ..., batch: _Optional[_Union[BatchSummary, _Mapping]] = ..., create_writer: _Optional[bool] = ..., batch_header: _Optional[bytes] = ...) -> None: ...
+    owner: str
+    def __init__(self, key: _Optional[_Union[EpochKey, _Mapping]] = ..., attempt: _Optional[str] = ..., number: _Optional[int] = ..., timestamp_us: _Optional[int] = ..., batch: _Optional[_Union[BatchSummary, _Mapping]] = ..., create_writer: _Optional[bool] = ..., batch_header: _Optional[bytes] = ..., owner: _Optional[str] = ...) -> None: ...
 
 class CommitEpoch(_message.Message):
-    __slots__ = ("key", "attempts", "schema_version", "timestamp_us", "keep_on_mismatch", "create_writer", "transient_writer", "plan", "overwrite")
+    __slots__ = ("key", "attempts", "schema_version", "timestamp_us", "keep_on_mismatch", "create_writer", "transient_writer", "plan", "overwrite", "owner")
     KEY_FIELD_NUMBER: _ClassVar[int]
     ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -279,6 +281,7 @@ class CommitEpoch(_message.Message):
     TRANSIENT_WRITER_FIELD_NUMBER: _ClassVar[int]
     PLAN_FIELD_NUMBER: _ClassVar[int]
     OVERWRITE_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
     key: EpochKey
     attempts: _containers.RepeatedCompositeFieldContainer[AttemptReference]
     schema_version: int
@@ -288,13 +291,16 @@ class CommitEpoch(_message.Message):
     transient_writer: bool
     plan: str
     overwrite: bool
-    def __init__(self, key: _Optional[_Union[EpochKey, _Mapping]] = ..., attempts: _Optional[_Iterable[_Union[AttemptReference, _Mapping]]] = ..., schema_version: _Optional[int] = ..., timestamp_us: _Optional[int] = ..., keep_on_mismatch: _Optional[bool] = ..., create_writer: _Optional[bool] = ..., transient_writer: _Optional[bool] = ..., plan: _Optional[str] = ..., overwrite: _Optional[bool] = ...) -> None: ...
+    owner: str
+    def __init__(self, key: _Optional[_Union[EpochKey, _Mapping]] = ..., attempts: _Optional[_Iterable[_Union[AttemptReference, _Mapping]]] = ..., schema_version: _Optional[int] = ..., timestamp_us: _Optional[int] = ..., keep_on_mismatch: _Optional[bool] = ..., create_writer: _Optional[bool] = ..., transient_writer: _Optional[bool] = ..., plan: _Optional[str] = ..., overwrite: _Optional[bool] = ..., owner: _Optional[str] = ...) -> None: ...
 
 class AbortEpoch(_message.Message):
-    __slots__ = ("key",)
+    __slots__ = ("key", "owner")
     KEY_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
     key: EpochKey
-    def __init__(self, key: _Optional[_Union[EpochKey, _Mapping]] = ...) -> None: ...
+    owner: str
+    def __init__(self, key: _Optional[_Union[EpochKey, _Mapping]] = ..., owner: _Optional[str] = ...) -> None: ...
 
 class ExpireEpoch(_message.Message):
     __slots__ = ("writer", "run", "epoch", "renewals")

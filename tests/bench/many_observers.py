@@ -15,9 +15,11 @@ import grpc.aio
 
 from raftlog.config import Settings, load
 from raftlog.core.types import NodeId
+from raftlog.server.allowed import Allowed
 from raftlog.server.compactor import Compactor
 from raftlog.server.node import Node
 from raftlog.server.registration import register
+from raftlog.server.rights import Rights
 from raftlog.server.rpc import CallGate, client_handlers
 from raftlog.server.services import Services
 from raftlog.storage.folder import DataFolder
@@ -59,9 +61,15 @@ async def _start(
         boot_id=uuid.uuid4().hex,
         fail=_fail,
     )
-    services = Services(node)
+    rights = Rights(settings.auth, asked=False)
+    services = Services(node, rights)
     server = grpc.aio.server()
-    gate = CallGate(settings.server, node.identity.cluster_id, node.counts)
+    gate = CallGate(
+        settings.server,
+        node.identity.cluster_id,
+        node.counts,
+        Allowed(rights, node.multiraft.replicas),
+    )
     handlers = (client_handlers(services, gate), PeerStreams(node, proven=False).handlers())
     server.add_generic_rpc_handlers(handlers)
     server.add_insecure_port(addresses[node_id])

@@ -20,11 +20,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from raftlog.auth.caller import Caller, Means
-from raftlog.auth.token_file import add_token, remove_tokens
-from raftlog.chaos.cluster import ProcessCluster, free_ports, wait_for
-from raftlog.client.connect import connect
+from raftlog.auth.token_file import remove_tokens
+from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
-from raftlog.config import load
 from raftlog.config_tls import PemFiles
 from raftlog.errors import RaftlogError, Unauthenticated
 from raftlog.tls import Certificates, open_channel
@@ -32,9 +30,8 @@ from raftlog.transport.link import STREAM_METHOD
 from raftlog.wire.calls import CALLS, SERVICE, StreamedCall
 from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error
 from tests.cli.command import run
+from tests.cluster.closed import NODES, WAIT_S, client, client_by, made, started
 
-WAIT_S = 60.0
-NODES = 3
 ISSUER, AUDIENCE = "https://login.example.com/", "raftlog"
 
 pytestmark = pytest.mark.slow
@@ -103,51 +100,13 @@ def tokens_file(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster(folder: Path, tokens_file: Path, provider: str) -> Iterator[ProcessCluster]:
-    operator = folder / "operator"
-    operator.write_text(made(tokens_file, "operator", "operators"))
     settings = {
-        "tls.peer_port_offset": str(NODES),
-        "auth.tokens_file": str(tokens_file),
         "auth.oidc_issuer": ISSUER,
         "auth.oidc_audience": AUDIENCE,
         "auth.oidc_jwks": provider,
-        "audit.file": str(folder / "audit-{node}.jsonl"),
     }
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("RAFTLOG_CLIENT__TOKEN", f"file:{operator}")
-        started = ProcessCluster.start(
-            folder / "data",
-            nodes=NODES,
-            port=free_ports(2 * NODES),
-            settings=[f"{key}={value}" for key, value in settings.items()],
-            tls=True,
-        )
-    with started as found:
+    with started(folder, tokens_file, settings) as found:
         yield found
-
-
-def made(file: Path, identity: str, *groups: str, ends: datetime | None = None) -> str:
-    return add_token(file, identity, groups, ends, datetime.now(UTC))
-
-
-def client(cluster: ProcessCluster, token: str = "", where: Path | None = None) -> LogClient:
-    """One that shows this token, from a file, and no certificate."""
-    if not token:
-        return client_by(cluster, "")
-    assert where is not None
-    where.write_text(token + "\n")
-    return client_by(cluster, f"file:{where}")
-
-
-def client_by(cluster: ProcessCluster, reference: str) -> LogClient:
-    """One that shows the token to which the reference leads."""
-    settings = {
-        "bootstrap_servers": cluster.servers,
-        "request_timeout_s": WAIT_S,
-        "tls_ca_file": str(cluster.data / "tls" / "ca.pem"),
-        "token": reference,
-    }
-    return connect(settings=load().client.model_copy(update=settings))
 
 
 def refusal(cluster: ProcessCluster, token: str = "", where: Path | None = None) -> str:

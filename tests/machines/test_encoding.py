@@ -59,6 +59,10 @@ KNOWN: list[tuple[Outcome, bytes]] = [
     (Trimmed(log_start_offset=Offset(9)), b"17(1=9;)"),
     (Configured(version=LogIndex(4)), b"18(1=4;)"),
     (refused("WriterForgotten", writer="u"), b"1(25:1=1:u;)"),
+    (
+        refused("WriterOfAnother", writer="u", owner="a", identity="b"),
+        b"1(37:1=1:u;2=1:a;3=1:b;)",
+    ),
     (refused("MalformedRequest", call="Stage", what="is senseless"), b"1(1:)"),
     (refused("StageGap", attempt="a", number=5, expected=0), b"1(16:1=1:a;2=5;)"),
 ]

@@ -37,9 +37,9 @@ def test_each_call_is_known_to_be_an_act_or_none() -> None:
 
 def test_a_line_says_who_did_what_from_where_and_what_came_of_it(tmp_path: Path) -> None:
     audit = AuditLog(AuditSettings(file=str(tmp_path / "audit-{node}")), 3)
-    audit.act("DeleteTopic", DELETE, ADA, PEER, "ok")
-    audit.act("DeleteTopic", DELETE, ADA, PEER, "NotLeader")  # it is asked elsewhere
-    audit.act("DeleteTopic", None, None, PEER, "MalformedRequest")
+    audit.called("DeleteTopic", DELETE, ADA, PEER, "ok")
+    audit.called("DeleteTopic", DELETE, ADA, PEER, "NotLeader")  # it is asked elsewhere
+    audit.called("DeleteTopic", None, None, PEER, "MalformedRequest")
     audit.refused("CreateTopic", PEER, "Unauthenticated")
     audit.stop()
     found = lines(tmp_path / "audit-3")
@@ -65,7 +65,7 @@ def test_a_file_that_is_full_makes_room_and_so_many_are_kept(tmp_path: Path) -> 
         audit = AuditLog(settings, 1)
         for number in range(start, start + 40):
             named = DeleteTopicCall(name=f"topic-{number:03}", incarnation="i" * 100)
-            audit.act("DeleteTopic", named, ADA, PEER, "ok")
+            audit.called("DeleteTopic", named, ADA, PEER, "ok")
         audit.stop()
     files = sorted(tmp_path.iterdir())
     assert [file.name for file in files] == ["audit", "audit.1", "audit.2"]
@@ -76,7 +76,9 @@ def test_a_file_that_is_full_makes_room_and_so_many_are_kept(tmp_path: Path) -> 
 
 def test_what_is_asked_for_is_cut_off_where_it_is_long(tmp_path: Path) -> None:
     audit = AuditLog(AuditSettings(file=str(tmp_path / "audit")), 1)
-    audit.act("DeleteTopic", DeleteTopicCall(name="n" * 100_000, incarnation="i"), ADA, PEER, "ok")
+    audit.called(
+        "DeleteTopic", DeleteTopicCall(name="n" * 100_000, incarnation="i"), ADA, PEER, "ok"
+    )
     audit.stop()
     assert (tmp_path / "audit").stat().st_size < 5_000
 

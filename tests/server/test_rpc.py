@@ -11,9 +11,12 @@ import grpc.aio
 import pytest
 
 from raftlog.config import ServerSettings
+from raftlog.config_auth import AuthSettings
 from raftlog.core.types import GroupId
 from raftlog.errors import NotLeader
 from raftlog.metrics.counts import Counts
+from raftlog.server.allowed import Allowed
+from raftlog.server.rights import Rights
 from raftlog.server.rpc import CallGate, _unary
 from raftlog.wire.batch import BatchHeader
 from raftlog.wire.calls import APPEND, SERVICE, AppendCall
@@ -57,8 +60,10 @@ def test_a_refused_write_does_not_keep_its_bytes_until_a_garbage_collection(
 
     async def run() -> None:
         server = grpc.aio.server()
+        rights = Rights(AuthSettings(), asked=False)
+        allowed = Allowed(rights, lambda: pytest.fail("nobody is asked who they are"))
         handler = grpc.unary_unary_rpc_method_handler(
-            _unary(APPEND, append, CallGate(ServerSettings(), "c", Counts()))
+            _unary(APPEND, append, CallGate(ServerSettings(), "c", Counts(), allowed))
         )
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(SERVICE, {"Append": handler}),)

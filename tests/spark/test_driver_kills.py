@@ -25,7 +25,7 @@ from tests.spark.relay_run import QUERIES, TOO_BUSY, MachineTooBusy, RelayRuns
 FIRST_SEED = int(os.environ.get("START") or 1)
 
 FILES_WAITING = 12
-"""Enough that no kill finds the queries idle."""
+"""Enough that no kill finds the queries idle, if there are so many when it is armed."""
 FILE_ROWS_MAX = 30
 ROWS_PER_KILL_MIN = 10
 """Rows through both queries for each kill; with fewer, the runs were too short to show anything."""
@@ -120,8 +120,7 @@ class Rounds:
     def _run(self, kill: Kill) -> None:
         """Start a driver, kill it as planned, and see where the kill hit."""
         runs = self._runs
-        while runs.files_waiting < FILES_WAITING:
-            runs.add_file(self._rng.randint(1, FILE_ROWS_MAX))
+        self._add_files()
         early = kill.early and self._orphan is None
         if early and kill.moment is not None:
             runs.faults(kill.query).arm(kill.moment, kill.deed)
@@ -137,11 +136,16 @@ class Rounds:
         else:
             if not early:
                 runs.faults(kill.query).arm(kill.moment, kill.deed)
+                self._add_files()  # one query may have done all while the other began
             runs.wait_for(lambda: runs.faults(kill.query).happened(kill.moment), kill.words)
             runs.wait_end()
         if kill.deed is Deed.ORPHAN:
             self._orphan = kill
         self._look(kill)
+
+    def _add_files(self) -> None:
+        while self._runs.files_waiting < FILES_WAITING:
+            self._runs.add_file(self._rng.randint(1, FILE_ROWS_MAX))
 
     def finish_all(self) -> None:
         """Let a driver do all that is left; then remove each query's last commits/N, and let

@@ -1,4 +1,4 @@
-"""How a node reads the positions of all reader groups, which are keys of the key-value store."""
+"""How a node reads keys of the key-value store, such as grants and positions of reader groups."""
 
 from __future__ import annotations
 
@@ -6,43 +6,46 @@ from raftlog.core.types import NO_INDEX
 from raftlog.machines.group_info import KvInfo
 from raftlog.machines.kv_commands import KeyValue
 from raftlog.server.kv_services import KvServices
-from raftlog.server.leader_calls import ask_leader
+from raftlog.server.leader_calls import TRY_TIMEOUT_S, ask_leader
 from raftlog.server.node import Node
 from raftlog.wire.calls import OPEN_KV, READ_KEYS
 from raftlog.wire.kv_calls import KEYS_PER_PAGE_MAX, OpenKv, ReadKeys
-from raftlog.wire.reader_positions import KEY_PREFIX
 
 
-class PositionReads:
+class KeyReads:
     """Reads them linearizably, from whoever leads the store."""
 
     def __init__(self, node: Node, services: KvServices) -> None:
         self._node = node
         self._services = services
 
-    async def read(self) -> list[KeyValue]:
-        """Their keys, as of now or later. Raises a `RaftlogError` where nobody answers."""
+    async def read(self, prefix: str, *, try_timeout_s: float = TRY_TIMEOUT_S) -> list[KeyValue]:
+        """The keys that begin so, as of now or later. Raises a `RaftlogError` where nobody
+        answers; each node is given `try_timeout_s` to do it."""
         opened = await ask_leader(
             OPEN_KV,
             self._services.open_kv,
             OpenKv(create=False),
             others=self._node.other_addresses(),
             channels=self._node.channels,
+            try_timeout_s=try_timeout_s,
         )
         found: list[KeyValue] = []
         for kv in opened.kvs:
-            while await self._read_page(kv, found):
+            while await self._read_page(kv, prefix, found, try_timeout_s):
                 pass
         return found
 
-    async def _read_page(self, kv: KvInfo, found: list[KeyValue]) -> bool:
+    async def _read_page(
+        self, kv: KvInfo, prefix: str, found: list[KeyValue], try_timeout_s: float
+    ) -> bool:
         """Add the keys that come next. Returns whether there are others."""
         call = ReadKeys(
             group=kv.group,
             strong=True,
             at_least=NO_INDEX,
             exactly=NO_INDEX,
-            prefix=KEY_PREFIX,
+            prefix=prefix,
             start=f"{found[-1].key}\0" if found else "",
             end="",
             limit=KEYS_PER_PAGE_MAX,
@@ -54,6 +57,7 @@ class PositionReads:
             group=kv.group,
             others=self._node.other_addresses(),
             channels=self._node.channels,
+            try_timeout_s=try_timeout_s,
         )
         found += reply.keys
         return reply.more

@@ -1,0 +1,197 @@
+"""Who may do what: rights on topics, writers and keys, granted to identities and groups.
+
+As long as nothing was granted, every caller who is known may do everything. From the first grant on
+a caller may do what a grant allows, and nothing else. Pure values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from raftlog.auth.caller import Caller
+
+_DECISIONS_MAX = 10_000
+"""So many answers are remembered between two changes of the grants. No setting: it bounds memory,
+and an answer costs microseconds."""
+
+GROUP_PREFIX = "group:"
+"""How a group is written where identities stand too."""
+
+
+class Right(StrEnum):
+    """What somebody may do."""
+
+    READ = "read"
+    """Read records, positions and writers."""
+    WRITE = "write"
+    """Append, and write epochs."""
+    CREATE = "create"
+    """Create topics."""
+    ALTER = "alter"
+    """Change settings and columns."""
+    DELETE = "delete"
+    """Delete topics, trim and overwrite them."""
+    ADMIN = "admin"
+    """All of these, and grant them to others."""
+    CLUSTER = "cluster"
+    """Add, place and remove nodes, and see all of them."""
+
+
+class Kind(StrEnum):
+    """What a right is for."""
+
+    TOPIC = "topic"
+    PREFIX = "prefix"
+    """All topics whose names begin so."""
+    WRITER = "writer"
+    """To continue or remove a writer that another identity began."""
+    KEYS = "keys"
+    """All keys of the key-value store that begin so."""
+    ALL = "all"
+    """Every topic, writer and key, and the cluster."""
+
+
+class Resource(NamedTuple):
+    """What a right is for."""
+
+    kind: Kind
+    name: str
+    """The name or prefix, 1 character or more; "" with `Kind.ALL`, and only there."""
+
+    @property
+    def words(self) -> str:
+        """As people read it."""
+        match self.kind:
+            case Kind.ALL:
+                return "everything"
+            case Kind.PREFIX:
+                return f"topics {self.name!r}..."
+            case Kind.KEYS:
+                return f"keys {self.name!r}..."
+            case _:
+                return f"{self.kind} {self.name!r}"
+
+
+EVERYTHING = Resource(Kind.ALL, "")
+
+
+def topic_named(name: str) -> Resource:
+    """One topic, as what is asked for."""
+    return Resource(Kind.TOPIC, name)
+
+
+def writer_named(name: str) -> Resource:
+    """One writer, as what is asked for."""
+    return Resource(Kind.WRITER, name)
+
+
+def keys_under(prefix: str) -> Resource:
+    """The keys that begin so, or one key, as what is asked for."""
+    return Resource(Kind.KEYS, prefix)
+
+
+_FITTING = {
+    Kind.TOPIC: frozenset(Right) - {Right.CLUSTER},
+    Kind.PREFIX: frozenset(Right) - {Right.CLUSTER},
+    Kind.WRITER: frozenset({Right.WRITE, Right.DELETE, Right.ADMIN}),
+    Kind.KEYS: frozenset({Right.READ, Right.WRITE, Right.ADMIN}),
+    Kind.ALL: frozenset(Right),
+}
+"""The rights that there are on each kind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """The rights of one identity or group on one resource."""
+
+    to: str
+    """An identity, or `group:` and the name of a group."""
+    resource: Resource
+    """What they are for."""
+    rights: frozenset[Right]
+    """At least one."""
+
+    def allows(self, right: Right, asked: Resource) -> bool:
+        """Whether it gives this right on all that is asked for."""
+        return (right in self.rights or Right.ADMIN in self.rights) and self.covers(asked)
+
+    def covers(self, asked: Resource) -> bool:
+        """Whether all that is asked for belongs to its resource."""
+        kind, name = self.resource
+        match kind:
+            case Kind.ALL:
+                return True
+            case Kind.PREFIX:
+                return asked.kind in (Kind.TOPIC, Kind.PREFIX) and asked.name.startswith(name)
+            case Kind.KEYS:
+                return asked.kind is Kind.KEYS and asked.name.startswith(name)
+            case _:
+                return asked == self.resource
+
+
+def problem_of_grant(grant: Grant) -> str | None:
+    """What is wrong with a grant that somebody wrote, or None."""
+    kind, name = grant.resource
+    if not grant.to.removeprefix(GROUP_PREFIX):
+        return "it names nobody"
+    if (kind is Kind.ALL) != (not name):
+        return f"it is for {kind} with the name {name!r}"
+    if not grant.rights:
+        return "it gives no right"
+    wrong = sorted(grant.rights - _FITTING[kind])
+    if wrong:
+        fitting = ", ".join(right for right in Right if right in _FITTING[kind])
+        return (
+            f"there is no right {wrong[0].value!r} on {grant.resource.words}; there are {fitting}"
+        )
+    return None
+
+
+class Grants:
+    """All grants of a cluster. They do not change; others take their place."""
+
+    def __init__(self, grants: Iterable[Grant], *, unreadable: bool = False) -> None:
+        """`unreadable`: there are others, of a later version. They give nobody anything here."""
+        self._unreadable = unreadable
+        self._of: dict[str, dict[Resource, Grant]] = {}
+        for grant in grants:
+            self._of.setdefault(grant.to, {})[grant.resource] = grant
+        self._decided: dict[tuple[Caller, Right | None, Resource], bool] = {}
+
+    def __bool__(self) -> bool:
+        """Whether anything was granted."""
+        return bool(self._of) or self._unreadable
+
+    def __iter__(self) -> Iterator[Grant]:
+        for grants in self._of.values():
+            yield from grants.values()
+
+    def with_change(self, to: str, resource: Resource, grant: Grant | None) -> Grants:
+        """Those after one was put in, or taken away."""
+        others = [each for each in self if (each.to, each.resource) != (to, resource)]
+        changed = others if grant is None else [*others, grant]
+        return Grants(changed, unreadable=self._unreadable)
+
+    def allow(self, who: Caller, right: Right | None, asked: Resource) -> bool:
+        """Whether `who` has the right on all that is asked for; None: any right."""
+        if not self:
+            return True
+        key = (who, right, asked)
+        decided = self._decided.get(key)
+        if decided is None:
+            decided = any(
+                grant.covers(asked) if right is None else grant.allows(right, asked)
+                for grant in self.of(who)
+            )
+            if len(self._decided) >= _DECISIONS_MAX:
+                self._decided.clear()
+            self._decided[key] = decided
+        return decided
+
+    def of(self, who: Caller) -> Iterator[Grant]:
+        """The grants to this identity and its groups."""
+        for name in (who.identity, *(f"{GROUP_PREFIX}{group}" for group in who.groups)):
+            yield from self._of.get(name, {}).values()

@@ -1,0 +1,144 @@
+"""`LogClient.acl`: who may do what, as grants to identities and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from raftlog.auth import grant_keys
+from raftlog.auth.caller import Caller
+from raftlog.auth.rights import Grant, Grants, Resource, Right, problem_of_grant
+from raftlog.client.arguments import text_argument
+from raftlog.client.key_values import KeyValueStore
+from raftlog.errors import InvalidOption, VersionConflict
+from raftlog.machines.limits import KEY_CHARACTERS_MAX
+
+_TRIES = 20
+"""So often somebody else may change the same grant in between. No setting: people do it."""
+
+
+class AccessControl:
+    """The grants of a cluster. Thread-safe; usable in a forked child.
+
+    Nobody needs a right as long as nothing was granted. The first grant must give its maker the
+    right `admin` on everything; from then on callers may do what is granted, and nothing else. Each
+    change is durable on a majority when it returns, and acts on every node within seconds. Every
+    call may raise `DeadlineExceeded` or `NodeUnreachable`.
+    """
+
+    def __init__(self, store: KeyValueStore) -> None:
+        self._store = store
+
+    def grant(self, to: str, rights: Iterable[Right], resource: Resource) -> Grant:
+        """Grant rights, besides those that were granted before.
+
+        Args:
+            to: An identity, or `group:` and the name of a group.
+            rights: At least one.
+            resource: What they are for.
+
+        Returns:
+            All that is granted to them on the resource now.
+
+        Raises:
+            InvalidOption: There is no such right on the resource, or the nodes ask nobody who they
+                are.
+            Forbidden: The caller may not grant on the resource.
+            LockedOut: Nothing was granted yet, and this would leave the caller without rights.
+        """
+        added = _checked(to, rights, resource)
+        changed = self._change(to, resource, lambda had: had | added.rights)
+        assert changed is not None, "it has the rights that were added"
+        return changed
+
+    def revoke(self, to: str, rights: Iterable[Right], resource: Resource) -> Grant | None:
+        """Take rights away. What was not granted, or on another resource, stays as it is.
+
+        Args:
+            to: As for `grant`.
+            rights: At least one.
+            resource: That of the grant.
+
+        Returns:
+            What is still granted to them on the resource; None: nothing.
+
+        Raises:
+            InvalidOption: As for `grant`.
+            Forbidden: The caller may not grant on the resource.
+            LockedOut: It is the caller's own right `admin` on everything.
+        """
+        taken = _checked(to, rights, resource)
+        return self._change(to, resource, lambda had: had - taken.rights)
+
+    def scan(self) -> Iterator[Grant]:
+        """Read the grants that the caller may see, linearizably: its own, and those on what it has
+        the right `admin` on.
+
+        Yields:
+            The grants, in the order of their keys.
+
+        Raises:
+            InvalidOption: A grant is of a later version.
+        """
+        for found in self._store.scan(grant_keys.KEY_PREFIX):
+            yield _decoded(found.key, found.value)
+
+    def check(self, who: Caller, right: Right, resource: Resource) -> bool:
+        """Whether the caller may do something, by the grants that this client may see.
+
+        Args:
+            who: An identity with the groups that it belongs to.
+            right: The right.
+            resource: What it is for.
+        """
+        return Grants(self.scan()).allow(who, right, resource)
+
+    def _change(
+        self, to: str, resource: Resource, changed: Callable[[frozenset[Right]], frozenset[Right]]
+    ) -> Grant | None:
+        """Put what `changed` makes of the rights in place of the grant, atomically."""
+        key = grant_keys.key_of(to, resource)
+        if len(key) > KEY_CHARACTERS_MAX:
+            raise InvalidOption(
+                option="to",
+                problem=f"and the resource take {len(key)} characters",
+                advice=f"Use shorter names: {KEY_CHARACTERS_MAX} are allowed in all.",
+            )
+        for left in reversed(range(_TRIES)):
+            found = self._store.get(key)
+            had = _decoded(key, found.value).rights if found is not None else frozenset()
+            version = found.version if found is not None else 0
+            grant = Grant(to=to, resource=resource, rights=changed(had))
+            try:
+                if grant.rights:
+                    self._store.put(key, grant_keys.encode(grant), expected=version)
+                    return grant
+                if found is not None:
+                    self._store.delete(key, expected=version)
+                return None
+            except VersionConflict:
+                if left == 0:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+
+def _checked(to: str, rights: Iterable[Right], resource: Resource) -> Grant:
+    grant = Grant(to=text_argument("to", to), resource=resource, rights=frozenset(rights))
+    problem = problem_of_grant(grant)
+    if problem is not None:
+        raise InvalidOption(
+            option="grant",
+            problem=f"of {grant.to!r} is none: {problem}",
+            advice="docs/OPERATIONS.md, Rights, lists them.",
+        )
+    return grant
+
+
+def _decoded(key: str, value: bytes) -> Grant:
+    try:
+        return grant_keys.decode(key, value)
+    except ValueError as error:
+        raise InvalidOption(
+            option="grant",
+            problem=f"cannot be read: {error}",
+            advice="Use a newer raftlog.",
+        ) from None

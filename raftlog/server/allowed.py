@@ -1,0 +1,288 @@
+"""What each call needs of its caller, and what of an answer a caller may see.
+
+Every call of the table has an entry in `NEEDS`. It is judged by the request alone, before the call
+costs anything. What a caller may not even know of is told apart from what does not exist by
+nothing: names of topics are in no refusal that the caller did not give the name to.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from raftlog.auth import grant_keys
+from raftlog.auth.caller import Caller
+from raftlog.auth.rights import (
+    EVERYTHING,
+    GROUP_PREFIX,
+    Resource,
+    Right,
+    keys_under,
+    topic_named,
+    writer_named,
+)
+from raftlog.core.types import CONTROLLER_GROUP, GroupId
+from raftlog.errors import GroupUnknown, RaftlogError, TopicNotFound
+from raftlog.machines.commands import TopicInfo
+from raftlog.machines.controller import ControllerMachine
+from raftlog.machines.kv_commands import KeyChange, KeyValue
+from raftlog.machines.outcomes import Refused
+from raftlog.server.rights import Rights, refusal
+from raftlog.wire import calls, reader_positions
+from raftlog.wire.kv_calls import KeyChanges, KeysReply, ReadKeys
+from raftlog.wire.placing_calls import PlacementsReply
+from raftlog.wire.reserved_keys import QUERIES_PREFIX, WRITTEN_PREFIX
+
+_SYSTEM_PREFIX = "raftlog/"
+"""Keys under it are raftlog's own: each is judged by what it says."""
+
+
+class Need(NamedTuple):
+    """A right that a call needs."""
+
+    right: Right | None
+    """None: any."""
+    on: Resource
+    instead: tuple[Right, Resource] | None = None
+    """Another right that does as well."""
+
+
+Needs = Callable[["Allowed", Any], Sequence[Need]]
+
+
+class Allowed:
+    """Judges the calls of one node."""
+
+    def __init__(self, rights: Rights, controller: Callable[[], ControllerMachine]) -> None:
+        """`controller` gives the machine that knows all topics, as this node has applied it."""
+        self.rights = rights
+        self._controller = controller
+
+    def check(self, who: Caller | None, call: str, request: object) -> None:
+        """Raises `Forbidden`, `RightsUnknown`, and `GroupUnknown` for what the caller must not
+        know of."""
+        if not self.rights.asked:
+            return
+        for need in NEEDS[call](self, request):
+            if self.rights.allow(who, need.right, need.on):
+                continue
+            if need.instead is None or not self.rights.allow(who, *need.instead):
+                raise refusal(who, need.right or Right.READ, need.on)
+
+    def shown(self, who: Caller | None, reply: Any) -> Any:
+        """The answer without what the caller must not know of. Raises `RightsUnknown`."""
+        if not self.rights.asked:
+            return reply
+        match reply:
+            case calls.TopicsReply():
+                seen = [each for each in reply.topics if self._sees(who, each.name)]
+                return calls.TopicsReply(topics=tuple(seen))
+            case calls.NodeView():
+                return self._shown_view(who, reply)
+            case PlacementsReply():
+                groups = [each for each in reply.groups if self._sees_group(who, each.group)]
+                return replace(reply, groups=tuple(groups))
+            case KeysReply():
+                keys = [each for each in reply.keys if self._sees_key(who, each)]
+                return replace(reply, keys=tuple(keys))
+            case KeyChanges():
+                changes = [each for each in reply.changes if self._sees_key(who, each)]
+                return replace(reply, changes=tuple(changes))
+            case _:
+                return reply
+
+    def told(self, who: Caller | None, error: RaftlogError) -> RaftlogError:
+        """The error without names of topics that the caller must not know of."""
+        if isinstance(error, TopicNotFound) and error.nearest:
+            names = [name for name in error.nearest.split(", ") if self._sees(who, name)]
+            return TopicNotFound(topic=error.topic, nearest=", ".join(names))
+        return error
+
+    # ------------------------------------------------------------ what is meant
+
+    def topic_of(self, group: GroupId) -> TopicInfo | None:
+        """The topic that a group is, as this node knows it."""
+        info = self._controller().info_of(group)
+        return info if isinstance(info, TopicInfo) else None
+
+    def of_topic(self, right: Right | None, group: GroupId, incarnation: str) -> list[Need]:
+        """What a call of a topic needs that names its incarnation. A group that this node does not
+        know yet has no replica here either."""
+        topic = self.topic_of(group)
+        if topic is None:
+            return []
+        return [Need(right, self._known_topic(topic, incarnation))]
+
+    def of_group(self, right: Right | None, group: GroupId) -> list[Need]:
+        """What a call of any group needs that names no incarnation."""
+        topic = self.topic_of(group)
+        if topic is not None:
+            return [Need(right, topic_named(topic.name))]
+        if right is None:
+            return []
+        return [Need(Right.CLUSTER if group == CONTROLLER_GROUP else Right.ADMIN, EVERYTHING)]
+
+    def of_key(self, right: Right, key: str, value: bytes = b"") -> list[Need]:
+        """What it needs to read or write a key, which holds the value or is to hold it."""
+        if key.startswith(grant_keys.KEY_PREFIX):
+            try:
+                return [Need(Right.ADMIN, grant_keys.names_of(key)[1])]
+            except ValueError:
+                return [Need(Right.ADMIN, EVERYTHING)]
+        if key.startswith(reader_positions.KEY_PREFIX):
+            return [Need(Right.READ, topic_named(reader_positions.names_of(key)[1]))]
+        if key.startswith(WRITTEN_PREFIX):
+            return [Need(Right.WRITE, topic_named(key.rpartition("/")[2]))]
+        if key.startswith(QUERIES_PREFIX):
+            topic = self._noted_topic(key, value)
+            return [Need(Right.WRITE if right is Right.WRITE else None, topic)]
+        return [Need(right, keys_under(key))]
+
+    def _noted_topic(self, key: str, value: bytes) -> Resource:
+        """The topic that a note of a query is about: it says so twice."""
+        try:
+            name = str(json.loads(value)["topic"])
+        except (ValueError, KeyError, TypeError):
+            return EVERYTHING
+        found = self._controller().topic(name)
+        incarnation = key.removeprefix(QUERIES_PREFIX).partition("/")[0]
+        if isinstance(found, Refused) or found.incarnation != incarnation:
+            return EVERYTHING
+        return topic_named(name)
+
+    def _known_topic(self, topic: TopicInfo, incarnation: str) -> Resource:
+        """Raises `GroupUnknown` where the caller has guessed the group."""
+        if topic.incarnation != incarnation:
+            raise GroupUnknown(group=topic.group)
+        return topic_named(topic.name)
+
+    # ------------------------------------------------------------ what is seen
+
+    def _sees(self, who: Caller | None, topic: str) -> bool:
+        return self.rights.allow(who, None, topic_named(topic))
+
+    def _sees_group(self, who: Caller | None, group: GroupId) -> bool:
+        """Groups that are no topics are no secret."""
+        topic = self.topic_of(group)
+        return topic is None or self._sees(who, topic.name)
+
+    def _sees_key(self, who: Caller | None, found: KeyValue | KeyChange) -> bool:
+        """Whether the caller may read it: also what is granted to itself."""
+        if who is not None and found.key.startswith(grant_keys.KEY_PREFIX):
+            try:
+                to = grant_keys.names_of(found.key)[0]
+            except ValueError:
+                to = ""
+            if to == who.identity or to in {f"{GROUP_PREFIX}{each}" for each in who.groups}:
+                return True
+        needs = self.of_key(Right.READ, found.key, found.value)
+        return all(self.rights.allow(who, need.right, need.on) for need in needs)
+
+    def _shown_view(self, who: Caller | None, view: calls.NodeView) -> calls.NodeView:
+        """Folders are seen by who may see the cluster."""
+        shows_folders = self.rights.allow(who, Right.CLUSTER, EVERYTHING)
+        return replace(
+            view,
+            groups=tuple(each for each in view.groups if self._sees_group(who, each.group)),
+            quarantined=tuple(
+                each for each in view.quarantined if self._sees_group(who, each.group)
+            ),
+            set_aside=view.set_aside if shows_folders else (),
+        )
+
+
+# ---------------------------------------------------------------- the table
+
+
+def _nothing(_: Allowed, __: object) -> Sequence[Need]:
+    """Every caller who is known may ask, and sees of the answer what it may see."""
+    return ()
+
+
+def _cluster(_: Allowed, __: object) -> Sequence[Need]:
+    return (Need(Right.CLUSTER, EVERYTHING),)
+
+
+def _named(right: Right | None) -> Needs:
+    """A right on the topic that is named."""
+    return lambda _, request: [Need(right, topic_named(request.name))]
+
+
+def _topic(*rights: Right | None) -> Needs:
+    """These rights on the topic whose group and incarnation are named."""
+    return lambda allowed, request: [
+        need
+        for right in rights
+        for need in allowed.of_topic(right, request.group, request.incarnation)
+    ]
+
+
+def _group(right: Right | None) -> Needs:
+    return lambda allowed, request: allowed.of_group(right, request.group)
+
+
+def _remove_writer(allowed: Allowed, request: calls.RemoveWriterCall) -> Sequence[Need]:
+    on_topic = allowed.of_topic(Right.ADMIN, request.group, request.incarnation)
+    instead = (Right.DELETE, writer_named(request.writer))
+    return [need._replace(instead=instead) for need in on_topic]
+
+
+def _write_key(allowed: Allowed, request: Any) -> Sequence[Need]:
+    return allowed.of_key(Right.WRITE, request.key, getattr(request, "value", b""))
+
+
+def _read_keys(allowed: Allowed, request: ReadKeys) -> Sequence[Need]:
+    """One key, or those under a prefix. Of raftlog's own each is judged when it is found."""
+    one = not request.prefix and request.end == f"{request.start}\0"
+    return _under(request.start if one else request.prefix)
+
+
+def _under(prefix: str) -> Sequence[Need]:
+    return () if prefix.startswith(_SYSTEM_PREFIX) else (Need(Right.READ, keys_under(prefix)),)
+
+
+NEEDS: dict[str, Needs] = {
+    calls.DESCRIBE_CLUSTER.name: _nothing,
+    calls.REGISTER_NODE.name: _cluster,
+    calls.CREATE_TOPIC.name: _nothing,  # `Services.create_topic` must know whether it exists
+    calls.ADD_NODE.name: _cluster,
+    calls.SET_PARENTS.name: _cluster,
+    calls.SET_DUTY.name: _cluster,
+    calls.RETIRE_NODE.name: _cluster,
+    calls.PLACE_GROUP.name: _cluster,
+    calls.REPORT_PLACEMENT.name: _cluster,
+    calls.DESCRIBE_PLACEMENTS.name: _nothing,
+    calls.TRANSFER_LEADERSHIP.name: _cluster,
+    calls.ALTER_TOPIC.name: _named(Right.ALTER),
+    calls.ALTER_SCHEMA.name: _named(Right.ALTER),
+    calls.DELETE_TOPIC.name: _named(Right.DELETE),
+    calls.DESCRIBE_TOPIC.name: _named(None),
+    calls.LIST_TOPICS.name: _nothing,
+    calls.APPEND.name: _topic(Right.WRITE),
+    calls.STAGE.name: _topic(Right.WRITE),
+    calls.COMMIT_EPOCH.name: _topic(Right.WRITE),
+    calls.OVERWRITE.name: _topic(Right.WRITE, Right.DELETE),
+    calls.ABORT_EPOCH.name: _topic(Right.WRITE),
+    calls.READ_HIGH_WATER_MARK.name: _topic(None),
+    calls.READ.name: _topic(Right.READ),
+    calls.READ_SIZES.name: _topic(Right.READ),
+    calls.FIND_OFFSET.name: _topic(Right.READ),
+    calls.TRIM.name: _topic(Right.DELETE),
+    calls.WATCH_GROUPS.name: _nothing,
+    calls.SCRUB.name: _cluster,
+    calls.LIST_WRITERS.name: _topic(None),
+    calls.REMOVE_WRITER.name: _remove_writer,
+    calls.OPEN_KV.name: _nothing,
+    calls.OPEN_SESSION.name: _nothing,
+    calls.PUT_KEY.name: _write_key,
+    calls.DELETE_KEY.name: _write_key,
+    calls.READ_KEYS.name: _read_keys,
+    calls.WATCH_KEYS.name: lambda _, request: _under(request.prefix),
+    calls.GET_LAST_APPLIED.name: _group(None),
+    calls.GET_SERVERS.name: _group(None),
+    calls.GET_ENTRIES.name: _group(Right.READ),
+    calls.GET_STATE.name: _group(Right.READ),
+    calls.WATCH_EVENTS.name: _group(None),
+}

@@ -1,0 +1,184 @@
+"""What callers may do, as a node knows it: it asks the key-value store's leader again and again.
+
+Grants are keys of the key-value store (`raftlog.auth.grant_keys`). A node reads all of them by
+linearizable reads, so what was taken away acts everywhere within `auth.rights_check_s` and the time
+of a read. A node that reaches no leader goes on with what it knows, for `auth.rights_age_max_s`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+
+from raftlog.auth import grant_keys
+from raftlog.auth.caller import Caller, Means
+from raftlog.auth.rights import (
+    EVERYTHING,
+    Grant,
+    Grants,
+    Resource,
+    Right,
+    topic_named,
+    writer_named,
+)
+from raftlog.config_auth import AuthSettings
+from raftlog.errors import Forbidden, InvalidOption, LockedOut, RaftlogError, RightsUnknown
+from raftlog.machines.kv_commands import KeyValue
+
+log = structlog.get_logger(__name__)
+
+
+class Rights:
+    """What each caller may do. For one event loop only."""
+
+    def __init__(self, settings: AuthSettings, *, asked: bool) -> None:
+        """`asked`: the node asks callers who they are. If not, everybody may do everything."""
+        self.asked = asked
+        """Whether the node asks callers who they are."""
+        self._settings = settings
+        self._admins = settings.admin_identities
+        self._grants: Grants | None = None
+        self._keys: Sequence[KeyValue] = ()
+        self._read_s = 0.0
+        """When the read began that found these grants."""
+        self._failing = False
+        self.on_change: Callable[[], None] = lambda: None
+        """Called after the grants have changed."""
+
+    # ------------------------------------------------------------ decisions
+
+    def allow(self, who: Caller | None, right: Right | None, asked: Resource) -> bool:
+        """Whether the caller has the right on what is asked for; None: any right. Raises
+        `RightsUnknown`."""
+        if self._may_all(who):
+            return True
+        assert who is not None, "who is asked is known"
+        return self._known().allow(who, right, asked)
+
+    def require(self, who: Caller | None, right: Right, asked: Resource) -> None:
+        """Raises `Forbidden`, `RightsUnknown`."""
+        if not self.allow(who, right, asked):
+            raise refusal(who, right, asked)
+
+    def owner(self, who: Caller | None, topic: str, writer: str) -> str:
+        """Whose a writer is to be that the caller writes; "": the caller may continue anybody's.
+        Raises `RightsUnknown`."""
+        if self._may_all(who):
+            return ""
+        assert who is not None, "who is asked is known"
+        grants = self._known()
+        asked = ((Right.ADMIN, topic_named(topic)), (Right.WRITE, writer_named(writer)))
+        if not grants or any(grants.allow(who, right, each) for right, each in asked):
+            return ""
+        return who.identity
+
+    def check_change(
+        self,
+        who: Caller | None,
+        grants: Grants,
+        to: str,
+        resource: Resource,
+        grant: Grant | None,
+    ) -> None:
+        """Refuse a change of `grants`, the latest, by a caller without the right to make it, and
+        one that takes the caller's own admin right. So who may grant everything can lose that only
+        by another who may, and somebody always can; the first grant is that of its maker. Raises
+        `Forbidden`, `LockedOut`, `InvalidOption`."""
+        if not self.asked:
+            raise InvalidOption(
+                option="acl",
+                problem="grants rights, and the nodes ask nobody who they are",
+                advice="Give them auth.tokens_file, auth.oidc_issuer or tls.client_certificates.",
+            )
+        if self._may_all(who):
+            return
+        assert who is not None, "who is asked is known"
+        if not grants.allow(who, Right.ADMIN, resource):
+            raise refusal(who, Right.ADMIN, resource)
+        after = grants.with_change(to, resource, grant)
+        if grants.allow(who, Right.ADMIN, EVERYTHING) and not (
+            after and after.allow(who, Right.ADMIN, EVERYTHING)
+        ):
+            problem = "it is the first grant" if not grants else "it takes their own"
+            raise LockedOut(identity=who.identity, problem=problem)
+
+    def _may_all(self, who: Caller | None) -> bool:
+        """A node has all that there is on its disk. Who is nobody's caller was not asked."""
+        if not self.asked:
+            return True
+        assert who is not None, "every call is admitted"
+        return who.means is Means.NODE or who.identity in self._admins
+
+    def _known(self) -> Grants:
+        if self._grants is None:
+            raise RightsUnknown(problem="it has just started, and has not read the grants")
+        age_s = time.monotonic() - self._read_s
+        if age_s > self._settings.rights_age_max_s:
+            raise RightsUnknown(problem=f"it last read the grants {age_s:.0f} s ago")
+        return self._grants
+
+    # ------------------------------------------------------------ what is known
+
+    @property
+    def age_s(self) -> float | None:
+        """How old the grants are that the node knows, seconds; None: it asks nobody who they are,
+        or has not read them."""
+        if self._grants is None:
+            return None
+        return time.monotonic() - self._read_s
+
+    async def follow(self, read: Callable[[], Awaitable[Sequence[KeyValue]]]) -> None:
+        """Read the grants again and again, until the node stops."""
+        if not self.asked:
+            return
+        while True:
+            await self._read(read)
+            await asyncio.sleep(self._settings.rights_check_s)
+
+    async def _read(self, read: Callable[[], Awaitable[Sequence[KeyValue]]]) -> None:
+        began_s = time.monotonic()
+        try:
+            keys = await read()
+        except RaftlogError as error:
+            self._tell_failing(error)
+            return
+        if self._failing:
+            log.info("grants are read again")
+            self._failing = False
+        self._read_s = began_s
+        if self._grants is None or keys != self._keys:
+            self._keys = keys
+            self._grants = grants_of(keys)
+            self.on_change()
+
+    def _tell_failing(self, error: RaftlogError) -> None:
+        """Say it once, and as long as nothing was ever read not at all: a cluster that starts has
+        no leaders yet."""
+        if self._grants is not None and not self._failing:
+            log.warning(
+                "grants are not read: what is known counts for a time",
+                cause=error.cause,
+                seconds=self._settings.rights_age_max_s,
+            )
+        self._failing = self._grants is not None
+
+
+def grants_of(keys: Sequence[KeyValue]) -> Grants:
+    """The grants that these keys stand for."""
+    found: list[Grant] = []
+    for each in keys:
+        try:
+            found.append(grant_keys.decode(each.key, each.value))
+        except ValueError as error:
+            log.warning("a grant that cannot be read gives nobody anything", cause=str(error))
+    return Grants(found, unreadable=len(found) < len(keys))
+
+
+def refusal(who: Caller | None, right: Right, asked: Resource) -> Forbidden:
+    """What a caller is told who does not have the right."""
+    assert who is not None, "nobody else is refused"
+    name = "" if asked == EVERYTHING else asked.name
+    return Forbidden(identity=who.identity, right=right, kind=asked.kind, name=name)
