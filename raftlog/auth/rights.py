@@ -58,6 +58,7 @@ class Resource(NamedTuple):
     """What a right is for."""
 
     kind: Kind
+    """Of what kind it is."""
     name: str
     """The name or prefix, 1 character or more; "" with `Kind.ALL`, and only there."""
 
@@ -115,11 +116,26 @@ class Grant:
     """At least one."""
 
     def allows(self, right: Right, asked: Resource) -> bool:
-        """Whether it gives this right on all that is asked for."""
+        """Whether it gives a right.
+
+        Args:
+            right: The right.
+            asked: What it is asked for.
+
+        Returns:
+            Whether it gives it, or admin, on all that is asked for.
+        """
         return (right in self.rights or Right.ADMIN in self.rights) and self.covers(asked)
 
     def covers(self, asked: Resource) -> bool:
-        """Whether all that is asked for belongs to its resource."""
+        """Whether it is for something.
+
+        Args:
+            asked: What is asked for.
+
+        Returns:
+            Whether all of that belongs to its resource.
+        """
         kind, name = self.resource
         match kind:
             case Kind.ALL:

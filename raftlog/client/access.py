@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from raftlog.auth import grant_keys
 from raftlog.auth.caller import Caller
@@ -28,7 +28,7 @@ class AccessControl:
     def __init__(self, store: KeyValueStore) -> None:
         self._store = store
 
-    def grant(self, to: str, rights: Iterable[Right], resource: Resource) -> Grant:
+    def grant(self, to: str, rights: Sequence[Right], resource: Resource) -> Grant:
         """Grant rights, besides those that were granted before.
 
         Args:
@@ -50,7 +50,7 @@ class AccessControl:
         assert changed is not None, "it has the rights that were added"
         return changed
 
-    def revoke(self, to: str, rights: Iterable[Right], resource: Resource) -> Grant | None:
+    def revoke(self, to: str, rights: Sequence[Right], resource: Resource) -> Grant | None:
         """Take rights away. What was not granted, or on another resource, stays as it is.
 
         Args:
@@ -89,6 +89,12 @@ class AccessControl:
             who: An identity with the groups that it belongs to.
             right: The right.
             resource: What it is for.
+
+        Returns:
+            Whether it may. What only grants would allow that this client may not see is not known.
+
+        Raises:
+            InvalidOption: A grant is of a later version.
         """
         return Grants(self.scan()).allow(who, right, resource)
 
@@ -121,7 +127,7 @@ class AccessControl:
         raise AssertionError("the last try returns or raises")
 
 
-def _checked(to: str, rights: Iterable[Right], resource: Resource) -> Grant:
+def _checked(to: str, rights: Sequence[Right], resource: Resource) -> Grant:
     grant = Grant(to=text_argument("to", to), resource=resource, rights=frozenset(rights))
     problem = problem_of_grant(grant)
     if problem is not None:

@@ -199,9 +199,7 @@ class KvServices:
         """The replica of the key-value store here. Raises `NotLeader` where there is none (yet)."""
         local = self._node.group_here(group)
         if not isinstance(local.info, KvInfo):
-            raise MalformedRequest(
-                call="the key-value store", what=f"group {group} is {label_of(local.info)}"
-            )
+            raise MalformedRequest(call="the key-value store", what=f"group {group} is another one")
         if not local.serves_reads:
             raise NotLeader(group=group, leader=local.raft.leader)
         return local

@@ -169,9 +169,8 @@ async def _serve(
     await healths.set("", health_pb2.HealthCheckResponse.SERVING)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    node.spawn(_answer_scrapes(metrics))
-    read_grants = partial(services.keys.read, KEY_PREFIX, try_timeout_s=_GRANTS_TRY_S)
-    for task in (register(node, services), _watch_leases(node), rights.follow(read_grants)):
+    node.spawn(rights.follow(partial(services.keys.read, KEY_PREFIX, try_timeout_s=_GRANTS_TRY_S)))
+    for task in (_answer_scrapes(metrics), register(node, services), _watch_leases(node)):
         node.spawn(task)
     if announcer is not None:
         node.spawn(announce(node, announcer))

@@ -159,7 +159,7 @@ class Rights:
         no leaders yet."""
         if self._grants is not None and not self._failing:
             log.warning(
-                "grants are not read: what is known counts for a time",
+                "grants are not read",
                 cause=error.cause,
                 seconds=self._settings.rights_age_max_s,
             )

@@ -1,0 +1,439 @@
+"""Rights, tried on real nodes from outside: who may do what, who is told what, and how soon."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import grpc
+import pyarrow as pa
+import pytest
+
+from raftlog.auth.caller import Caller, Means
+from raftlog.auth.rights import EVERYTHING, Kind, Resource, Right, topic_named
+from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.client.log_client import LogClient
+from raftlog.config_tls import PemFiles
+from raftlog.errors import (
+    Forbidden,
+    InvalidOption,
+    LockedOut,
+    MalformedRequest,
+    NotLeader,
+    RaftlogError,
+    TopicNotFound,
+    Unauthenticated,
+    WriterOfAnother,
+)
+from raftlog.machines.commands import EpochKey
+from raftlog.tls import Certificates, open_channel
+from raftlog.wire.calls import CALLS, SERVICE, StreamedCall
+from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error
+from tests.cli.command import run
+from tests.cluster.closed import NODES, WAIT_S, client, made, started
+from tests.fuzz.samples import DDL, frames
+
+pytestmark = pytest.mark.slow
+
+CHECK_S = 0.2
+REVOKED_WITHIN_S = 5.0
+
+OF_EVERYBODY = frozenset(
+    "DescribeCluster ListTopics WatchGroups DescribePlacements OpenKv OpenSession".split()
+)
+"""Calls that are no secret, or show no more than one may see."""
+ANY_RIGHT = frozenset(
+    "DescribeTopic ReadHighWaterMark ListWriters GetLastApplied GetServers WatchEvents".split()
+)
+"""Calls for which every right on the topic does."""
+NEEDED = {
+    "RegisterNode": "cluster", "AddNode": "cluster", "SetParents": "cluster",
+    "SetDuty": "cluster", "RetireNode": "cluster", "PlaceGroup": "cluster",
+    "ReportPlacement": "cluster", "TransferLeadership": "cluster", "Scrub": "cluster",
+    "CreateTopic": "create", "AlterTopic": "alter", "AlterSchema": "alter",
+    "DeleteTopic": "delete", "Trim": "delete", "Overwrite": "delete",
+    "Append": "write", "Stage": "write", "CommitEpoch": "write", "AbortEpoch": "write",
+    "PutKey": "write", "DeleteKey": "write",
+    "Read": "read", "ReadSizes": "read", "FindOffset": "read", "ReadKeys": "read",
+    "WatchKeys": "read", "GetEntries": "read", "GetState": "read",
+    "RemoveWriter": "delete",
+}  # fmt: skip
+"""The right without which a call is refused, written here once more."""
+ALSO = {"Overwrite": ["write"], "RemoveWriter": ["admin"]}
+"""Overwrite needs both; to remove a writer the topic's admin needs no right on the writer."""
+BY_GROUP_ALONE = frozenset("GetLastApplied GetServers WatchEvents GetEntries GetState".split())
+"""Calls that name a group's number, and no incarnation."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("rights")
+
+
+@pytest.fixture(scope="module")
+def cluster(folder: Path) -> Iterator[ProcessCluster]:
+    settings = {"auth.rights_check_s": str(CHECK_S), "auth.admins": "root, other-root"}
+    with started(folder, folder / "tokens", settings) as found:
+        yield found
+
+
+class People:
+    """Identities with a token each, and a client each."""
+
+    def __init__(self, cluster: ProcessCluster, folder: Path) -> None:
+        self.tokens: dict[str, str] = {"operator": (folder / "operator").read_text()}
+        self._cluster = cluster
+        self._folder = folder
+        self._clients: dict[str, LogClient] = {}
+
+    def add(self, name: str, *groups: str) -> None:
+        if name not in self.tokens:
+            self.tokens[name] = made(self._folder / "tokens", name, *groups)
+
+    def __getitem__(self, name: str) -> LogClient:
+        if name not in self._clients:
+            where = self._folder / f"{name}.token"
+            self._clients[name] = client(self._cluster, self.tokens[name], where)
+        return self._clients[name]
+
+    def close(self) -> None:
+        for each in self._clients.values():
+            each.close()
+
+
+@pytest.fixture(scope="module")
+def people(cluster: ProcessCluster, folder: Path) -> Iterator[People]:
+    found = People(cluster, folder)
+    for right in Right:
+        found.add(f"no-{right}")
+        found.add(f"only-{right}")
+    for name in ("eve", "etl", "bob", "root"):
+        found.add(name, *(["analysts"] if name == "bob" else []))
+    wait_for(lambda: knows(found["root"]), "the nodes to take the tokens up", WAIT_S)
+    operator = found["operator"]
+    for name in ("made-by-operator", "trimmed", "other"):
+        operator.create_topic(name, DDL)
+        operator.append(name, [{"id": 1, "text": "a"}, {"id": 2, "text": "b"}])
+    operator.kv.put("a-key", b"value")
+    yield found
+    found.close()
+
+
+def knows(root: LogClient) -> bool:
+    """Whether all nodes know the last token that was made."""
+    try:
+        return all(getattr(each, "caller", "") == "root" for each in answers(root))
+    except Unauthenticated:
+        return False
+
+
+def answers(of: LogClient) -> list[object]:
+    return [answer for _, answer in of.describe_cluster()]
+
+
+def outcome(channel: grpc.Channel, call: str, frame: bytes, token: str) -> RaftlogError | bytes:
+    """What a node answers to the call of this token's owner: its error, or all its bytes."""
+    kind = "unary_stream" if isinstance(CALLS[call], StreamedCall) else "unary_unary"
+    method = getattr(channel, kind)(f"/{SERVICE}/{call}")
+    metadata = (("authorization", f"Bearer {token.strip()}"),)
+    try:
+        answered = method(frame, timeout=WAIT_S, metadata=metadata)
+        return answered if kind == "unary_unary" else b"".join(answered)
+    except grpc.RpcError as error:
+        for key, value in error.trailing_metadata() or ():
+            if key == ERROR_METADATA_KEY:
+                return decode_error(value)
+        raise
+
+
+@pytest.fixture(scope="module")
+def channels(cluster: ProcessCluster) -> Iterator[list[grpc.Channel]]:
+    ca = PemFiles(str(cluster.data / "tls" / "ca.pem"))
+    pem = Certificates(ca, ca).current()
+    opened = [open_channel(cluster.address(node), pem, ()) for node in range(1, NODES + 1)]
+    yield opened
+    for channel in opened:
+        channel.close()
+
+
+def samples(people: People) -> dict[str, bytes]:
+    operator = people["operator"]
+    topic, trimmed = map(operator.describe_topic, ("made-by-operator", "trimmed"))
+    node = answers(operator)[0]
+    return frames(topic, trimmed, node.store_uuid, node.nodes[0].address)
+
+
+def state(operator: LogClient) -> object:
+    """All that a refused call could have changed."""
+    topics = operator.list_topics()
+    return (
+        topics,
+        [operator.read_high_water_mark(topic) for topic in topics],
+        [list(operator.writers.scan(topic)) for topic in topics],
+        list(operator.kv.scan()),
+        operator.members.placements(),
+    )
+
+
+# ---------------------------------------------------------------- the first grant
+
+
+def test_nobody_needs_a_right_until_the_first_is_granted_and_its_maker_stays_admin(
+    people: People,
+) -> None:
+    people["eve"].append("other", [{"id": 3, "text": "c"}])
+    with pytest.raises(LockedOut, match="first grant"):
+        people["operator"].acl.grant("etl", [Right.WRITE], topic_named("other"))
+    people["eve"].append("other", [{"id": 4, "text": "d"}])
+    people["operator"].acl.grant("operator", [Right.ADMIN], EVERYTHING)
+    wait_for(lambda: is_refused(people["eve"], "other"), "eve to be refused", WAIT_S)
+    with pytest.raises(LockedOut, match="their own"):
+        people["operator"].acl.revoke("operator", [Right.ADMIN], EVERYTHING)
+    with pytest.raises(Forbidden, match="'eve' does not have the right 'admin'"):
+        people["eve"].acl.grant("eve", [Right.READ], topic_named("other"))
+    root = people["root"]
+    root.append("other", [{"id": 5, "text": "e"}])
+    with pytest.raises(InvalidOption, match="no right 'cluster' on topic"):
+        people["operator"].acl.grant("etl", [Right.CLUSTER], topic_named("other"))
+    with pytest.raises(MalformedRequest):
+        people["operator"].kv.put("raftlog/acl/etl/topic/other", b"{}")
+
+
+def is_refused(of: LogClient, topic: str) -> bool:
+    try:
+        of.append(topic, [{"id": 9, "text": "x"}])
+    except Forbidden as error:
+        return f"raftlog acl grant {error.identity} write --topic {topic}" in error.remedy
+    return False
+
+
+# ---------------------------------------------------------------- the matrix
+
+
+def test_each_call_is_refused_to_who_has_all_rights_but_the_one(
+    cluster: ProcessCluster, people: People, channels: list[grpc.Channel]
+) -> None:
+    assert NEEDED.keys() | OF_EVERYBODY | ANY_RIGHT == CALLS.keys()
+    operator = people["operator"]
+    for right in Right:
+        others = [each for each in Right if each not in (right, Right.ADMIN)]
+        operator.acl.grant(f"no-{right}", others, EVERYTHING)
+        operator.acl.grant(f"only-{right}", [right], EVERYTHING)
+    know(people, channels)
+    wanted = samples(people)
+    before = state(operator)
+    refused = set()
+    for channel in channels:
+        for call, right in NEEDED.items():
+            for name in (f"no-{right}", "eve"):
+                said = outcome(channel, call, wanted[call], people.tokens[name])
+                if call == "CreateTopic" and isinstance(said, NotLeader):
+                    continue  # who does not lead does not know whether the topic exists
+                assert isinstance(said, Forbidden), (call, name, said)
+                refused.add(call)
+                assert said.identity == name
+                assert said.right in {right, *ALSO.get(call, ())}, call
+        for call in ANY_RIGHT:
+            said = outcome(channel, call, wanted[call], people.tokens["eve"])
+            assert isinstance(said, Forbidden), (call, said)
+    assert refused == NEEDED.keys()
+    assert state(operator) == before
+    for channel in channels:
+        for call in sorted(NEEDED.keys() | ANY_RIGHT | OF_EVERYBODY):
+            name = f"only-{NEEDED.get(call, 'read')}"
+            name = "no-admin" if call == "Overwrite" else name
+            said = outcome(channel, call, wanted[call], people.tokens[name])
+            assert not isinstance(said, Forbidden), (call, name, said)
+
+
+def know(people: People, channels: list[grpc.Channel]) -> None:
+    """Wait until every node knows the grants: the last one was for `only-cluster`."""
+    frame = samples(people)["Scrub"]
+    token = people.tokens["only-cluster"]
+    for channel in channels:
+        wait_for(
+            lambda channel=channel: isinstance(outcome(channel, "Scrub", frame, token), bytes),
+            "a node to know the grants",
+            WAIT_S,
+        )
+
+
+def test_names_are_told_to_nobody_who_may_not_know_them(
+    people: People, channels: list[grpc.Channel]
+) -> None:
+    """Neither in listings and views, nor in what a refusal of a guess says."""
+    operator, eve = people["operator"], people["eve"]
+    operator.acl.grant("eve", [Right.READ], Resource(Kind.PREFIX, "public-"))
+    operator.create_topic("public-one", DDL)
+    operator.positions.publish("group-of-etl", "made-by-operator", 1)
+    wait_for(lambda: [each.name for each in eve.list_topics()] == ["public-one"], "a list", WAIT_S)
+    with pytest.raises(TopicNotFound) as told:
+        eve.describe_topic("public-two")
+    assert told.value.nearest == "public-one"
+    with pytest.raises(Forbidden):
+        eve.describe_topic("made-by-operato")
+    assert [each.key for each in eve.kv.scan("raftlog/")] == ["raftlog/acl/eve/prefix/public-"]
+    assert [grant.to for grant in eve.acl.scan()] == ["eve"]
+    assert list(eve.positions.scan()) == []
+    topic = operator.describe_topic("made-by-operator")
+    guess = replace(topic, incarnation="0" * 32, name="guessed")
+    guessed = frames(guess, guess, "0" * 32, "127.0.0.1:1")
+    for channel in channels:
+        for call, frame in guessed.items():
+            if call in BY_GROUP_ALONE:
+                continue  # a number finds it, and the refusal must say what may be granted
+            said = outcome(channel, call, frame, people.tokens["eve"])
+            assert isinstance(said, RaftlogError) or call in OF_EVERYBODY, (call, said)
+            shown = said if isinstance(said, bytes) else (said.cause + said.remedy).encode()
+            assert b"made-by-operator" not in shown, (call, shown)
+
+
+# ---------------------------------------------------------------- writers
+
+
+def test_a_writer_is_continued_by_who_began_it_and_by_who_was_granted_that(
+    people: People,
+) -> None:
+    operator = people["operator"]
+    for name in ("etl", "eve"):
+        operator.acl.grant(name, [Right.READ, Right.WRITE], topic_named("other"))
+    for name in ("etl", "eve"):
+        wait_for(lambda name=name: may_write(people[name]), f"the right of {name}", WAIT_S)
+    write_epoch(people["etl"], 0)
+    with pytest.raises(WriterOfAnother, match="'eve' may not continue writer 'w', which 'etl'"):
+        write_epoch(people["eve"], 1, run="of-eve")
+    write_epoch(people["etl"], 1)
+    assert operator.writers.describe("other", "w").owner == "etl"
+    operator.acl.grant("eve", [Right.WRITE], Resource(Kind.WRITER, "w"))
+    wait_for(lambda: writes(people["eve"], 2, "of-eve"), "eve's right to the writer", WAIT_S)
+    assert operator.writers.describe("other", "w").owner == "etl"
+
+
+def may_write(of: LogClient) -> bool:
+    """Whether the nodes that it takes let it write."""
+    try:
+        of.describe_topic("other")
+    except Forbidden:
+        return False
+    return not is_refused(of, "other")
+
+
+def write_epoch(of: LogClient, epoch: int, run: str = "run") -> None:
+    key = EpochKey(writer="w", query_id="w", run=run, epoch=epoch, streaming=True)
+    attempt = of.attempt("other", key)
+    attempt.write(pa.RecordBatch.from_pylist([{"id": epoch, "text": "t"}]))
+    reference = attempt.finish()
+    assert reference is not None
+    of.commit_epoch("other", key, [reference])
+
+
+def writes(of: LogClient, epoch: int, run: str) -> bool:
+    try:
+        write_epoch(of, epoch, run)
+    except WriterOfAnother:
+        return False
+    return True
+
+
+# ---------------------------------------------------------------- how soon
+
+
+def test_what_is_revoked_acts_on_every_node_and_ends_what_is_being_read(
+    people: People, channels: list[grpc.Channel]
+) -> None:
+    operator, bob = people["operator"], people["bob"]
+    operator.acl.grant("group:analysts", [Right.READ], topic_named("other"))
+    operator.acl.grant("group:analysts", [Right.READ], Resource(Kind.KEYS, "shared/"))
+    token = people.tokens["bob"]
+    frame = samples_of(operator, "other")["Read"]
+    for channel in channels:
+        wait_for(
+            lambda channel=channel: isinstance(outcome(channel, "Read", frame, token), bytes),
+            "the group's right",
+            WAIT_S,
+        )
+    watched = bob.kv.watch("shared/", idle_timeout_s=WAIT_S)
+    operator.kv.put("shared/one", b"1")
+    assert next(watched).key == "shared/one"
+    for resource in (topic_named("other"), Resource(Kind.KEYS, "shared/")):
+        operator.acl.revoke("group:analysts", [Right.READ], resource)
+    for channel in channels:
+        wait_for(
+            lambda channel=channel: isinstance(outcome(channel, "Read", frame, token), Forbidden),
+            "the refusal",
+            REVOKED_WITHIN_S,
+        )
+    with pytest.raises(Forbidden):
+        next(watched)
+
+
+def samples_of(operator: LogClient, name: str) -> dict[str, bytes]:
+    topic = operator.describe_topic(name)
+    return frames(topic, topic, "0" * 32, "127.0.0.1:1")
+
+
+def test_refusals_and_grants_are_in_the_audit_log(people: People, folder: Path) -> None:
+    found: list[dict[str, object]] = []
+
+    def there() -> bool:
+        found.clear()
+        for file in folder.glob("audit-*.jsonl"):
+            found.extend(json.loads(line) for line in file.read_text().splitlines())
+        return any(line["who"] == "eve" and line["outcome"] == "Forbidden" for line in found)
+
+    wait_for(there, "eve's refusal", WAIT_S)
+    grants = [line for line in found if line["call"] == "PutKey" and line["outcome"] == "ok"]
+    assert {line["who"] for line in grants} == {"operator"}
+    assert all("raftlog/acl/" in json.dumps(line["what"]) for line in grants)
+
+
+# ---------------------------------------------------------------- the command line
+
+
+def test_the_commands_grant_show_and_check(
+    cluster: ProcessCluster,
+    people: People,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert people["operator"].whoami() == Caller(
+        identity="operator", means=Means.TOKEN, groups=frozenset({"operators"})
+    )
+    monkeypatch.setenv("RAFTLOG_CLIENT__TLS_CA_FILE", str(cluster.data / "tls" / "ca.pem"))
+    monkeypatch.setenv("RAFTLOG_CLIENT__TOKEN", f"file:{folder / 'operator'}")
+    servers = ("--servers", cluster.servers)
+    on = ("--prefix", "raw-")
+    given = run(monkeypatch, capsys, "acl", "grant", "ada", "read,write", *on, *servers)
+    assert given.code == 0, given.err
+    may = run(monkeypatch, capsys, "acl", "check", "ada", "read", "--topic", "raw-1", *servers)
+    assert may.code == 0, may.err
+    shown = run(monkeypatch, capsys, "acl", "list", "-ojson", *servers)
+    assert {"to": "ada", "kind": "prefix", "name": "raw-", "rights": ["read", "write"]} in (
+        json.loads(shown.out)
+    )
+    taken = run(monkeypatch, capsys, "acl", "revoke", "ada", "read", *on, *servers)
+    assert "may only write" in taken.err
+    may = run(monkeypatch, capsys, "acl", "check", "ada", "read", "--topic", "raw-1", *servers)
+    assert may.code == 7
+    wrong = run(monkeypatch, capsys, "acl", "grant", "ada", "fly", *on, *servers)
+    assert wrong.code == 2
+    assert "read, write, create" in wrong.err
+
+
+# ---------------------------------------------------------------- without a quorum
+
+
+def test_nodes_go_on_with_the_grants_that_they_know_and_say_so(
+    cluster: ProcessCluster, people: People, channels: list[grpc.Channel]
+) -> None:
+    """The last test of this module: two nodes are stopped for good."""
+    frame = samples_of(people["operator"], "other")["Read"]
+    for node in (2, 3):
+        cluster.kill(node)
+    log = cluster.logs[1]
+    wait_for(lambda: "grants are not read" in log.read_text(), "node 1 to say so", WAIT_S)
+    assert isinstance(outcome(channels[0], "Read", frame, people.tokens["etl"]), bytes)
+    assert isinstance(outcome(channels[0], "Read", frame, people.tokens["bob"]), Forbidden)

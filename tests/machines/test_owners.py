@@ -1,0 +1,106 @@
+"""Whose a writer is, and who may continue it (rules 14)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from raftlog.machines.commands import AbortEpoch, CommitEpoch, Stage
+from raftlog.machines.outcomes import EpochAborted, Outcome, Refused
+from raftlog.machines.rules import RULES_WITH_OWNERS
+from raftlog.machines.topic import TopicMachine
+from tests.machines.scenes import TOPIC, batch, key, reference
+
+
+class Owned:
+    """A topic whose commands come from identities."""
+
+    def __init__(self, rules: int = RULES_WITH_OWNERS) -> None:
+        self.machine = TopicMachine(replace(TOPIC, rules=rules))
+        self._index = 0
+
+    def _apply(self, command: object) -> Outcome:
+        self._index += 1
+        return self.machine.apply(self._index, command)  # type: ignore[arg-type]
+
+    def stage(self, epoch: int, owner: str, run: str = "r") -> Outcome:
+        return self._apply(
+            Stage(
+                key=key(epoch, run=run),
+                attempt="a",
+                number=0,
+                timestamp_us=0,
+                batch=batch(1),
+                create_writer=False,
+                owner=owner,
+            )
+        )
+
+    def commit(self, epoch: int, owner: str, run: str = "r") -> Outcome:
+        return self._apply(
+            CommitEpoch(
+                key=key(epoch, run=run),
+                attempts=(reference("a", [batch(1)]),),
+                schema_version=1,
+                timestamp_us=0,
+                keep_on_mismatch=False,
+                create_writer=False,
+                transient_writer=False,
+                owner=owner,
+            )
+        )
+
+    def abort(self, epoch: int, owner: str) -> Outcome:
+        return self._apply(AbortEpoch(key=key(epoch, run="r"), owner=owner))
+
+    @property
+    def owner(self) -> str:
+        row = self.machine.writer(key(0).writer)
+        assert row is not None
+        return row.owner
+
+
+def is_of_another(outcome: Outcome) -> bool:
+    return isinstance(outcome, Refused) and outcome.code == "WriterOfAnother"
+
+
+@pytest.fixture
+def topic() -> Owned:
+    return Owned()
+
+
+def test_a_writer_belongs_to_who_began_it(topic: Owned) -> None:
+    assert not isinstance(topic.stage(0, "ada"), Refused)
+    before = topic.machine.fingerprint()
+    assert is_of_another(topic.stage(0, "eve", run="of-eve"))
+    assert is_of_another(topic.commit(0, "eve", run="of-eve"))
+    assert is_of_another(topic.abort(0, "eve"))
+    assert topic.machine.fingerprint() == before, "nothing was fenced, staged or dropped"
+    assert not isinstance(topic.commit(0, "ada"), Refused)
+    assert is_of_another(topic.commit(0, "eve")), "not even what was committed is told"
+    assert topic.owner == "ada"
+
+
+def test_one_that_is_nobodys_belongs_to_the_first_who_continues_it(topic: Owned) -> None:
+    topic.stage(0, "")
+    topic.commit(0, "")
+    assert topic.owner == ""
+    topic.stage(1, "eve")
+    assert topic.owner == "eve"
+    assert is_of_another(topic.stage(1, "ada"))
+
+
+def test_who_may_continue_all_takes_none_over(topic: Owned) -> None:
+    topic.stage(0, "ada")
+    assert not isinstance(topic.commit(0, ""), Refused)
+    assert topic.owner == "ada"
+    topic.stage(1, "ada")
+    assert topic.abort(1, "") == EpochAborted(attempts=1)
+
+
+def test_earlier_rules_know_no_owners() -> None:
+    topic = Owned(RULES_WITH_OWNERS - 1)
+    topic.stage(0, "ada")
+    assert topic.owner == ""
+    assert not isinstance(topic.stage(0, "eve", run="of-eve"), Refused)

@@ -1,0 +1,151 @@
+"""What a node knows of the grants: when it may go on with them, and which changes it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from raftlog.auth import grant_keys
+from raftlog.auth.caller import Caller, Means
+from raftlog.auth.rights import EVERYTHING, Grant, Grants, Resource, Right, topic_named
+from raftlog.config_auth import AuthSettings
+from raftlog.errors import Forbidden, LockedOut, NoQuorum, RightsUnknown
+from raftlog.machines.kv_commands import KeyValue
+from raftlog.server.allowed import NEEDS
+from raftlog.server.rights import Rights, grants_of
+from raftlog.wire.calls import CALLS
+
+ADA = Caller(identity="ada", means=Means.TOKEN)
+EVE = Caller(identity="eve", means=Means.TOKEN)
+NODE = Caller(identity="node 2", means=Means.NODE)
+IMPOSTOR = Caller(identity="node 2", means=Means.TOKEN)
+TOPIC = topic_named("t")
+
+
+def key_value(to: str, resource: Resource, *rights: Right) -> KeyValue:
+    grant = Grant(to=to, resource=resource, rights=frozenset(rights))
+    return KeyValue(grant_keys.key_of(to, resource), 1, grant_keys.encode(grant))
+
+
+def following(
+    rights: Rights, answers: list[list[KeyValue] | NoQuorum], then: Callable[[], None]
+) -> None:
+    """Let it follow until the answers are used up."""
+
+    async def run() -> None:
+        used = asyncio.Event()
+
+        async def read() -> list[KeyValue]:
+            if not answers:
+                used.set()
+                await asyncio.Event().wait()
+            answer = answers.pop(0)
+            if isinstance(answer, NoQuorum):
+                raise answer
+            return answer
+
+        task = asyncio.create_task(rights.follow(read))
+        async with asyncio.timeout(10):
+            await used.wait()
+        then()
+        task.cancel()
+
+    asyncio.run(run())
+
+
+def test_every_call_says_what_it_needs() -> None:
+    assert NEEDS.keys() == CALLS.keys()
+
+
+def test_a_node_that_has_read_no_grants_serves_nodes_and_its_own_admins_only() -> None:
+    rights = Rights(AuthSettings(admins="ada, bob"), asked=True)
+    assert rights.allow(ADA, Right.DELETE, TOPIC)
+    assert rights.allow(NODE, Right.DELETE, TOPIC)
+    for who in (EVE, IMPOSTOR):
+        with pytest.raises(RightsUnknown, match="has just started"):
+            rights.allow(who, Right.READ, TOPIC)
+
+
+def test_a_node_that_asks_nobody_who_they_are_lets_them_do_everything() -> None:
+    assert Rights(AuthSettings(), asked=False).allow(None, Right.DELETE, TOPIC)
+
+
+def test_what_was_read_counts_until_it_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = AuthSettings(rights_check_s=0.05, rights_age_max_s=30.0)
+    rights = Rights(settings, asked=True)
+    changes: list[bool] = []
+    rights.on_change = lambda: changes.append(True)
+    mine = [key_value("eve", TOPIC, Right.READ)]
+
+    def then() -> None:
+        assert rights.allow(EVE, Right.READ, TOPIC)
+        with pytest.raises(Forbidden):
+            rights.require(EVE, Right.WRITE, TOPIC)
+        assert rights.age_s is not None
+        read_s = rights._read_s
+        monkeypatch.setattr("time.monotonic", lambda: read_s + 31.0)
+        with pytest.raises(RightsUnknown, match="31 s ago"):
+            rights.allow(EVE, Right.READ, TOPIC)
+        monkeypatch.undo()
+
+    following(rights, [mine, mine, NoQuorum(what="a read"), NoQuorum(what="a read")], then)
+    assert len(changes) == 1, "the same grants again are no change"
+
+
+def test_a_grant_that_cannot_be_read_gives_nobody_anything() -> None:
+    grants = grants_of([KeyValue("raftlog/acl/eve/topic/t", 1, b'{"v": 9}')])
+    assert not grants.allow(EVE, Right.READ, TOPIC)
+
+
+@pytest.mark.parametrize(
+    ("before", "to", "resource", "rights", "refused"),
+    [
+        ([], "ada", EVERYTHING, [Right.ADMIN], None),
+        ([], "eve", TOPIC, [Right.READ], LockedOut),
+        ([], "ada", TOPIC, [Right.ADMIN], LockedOut),
+        ([], "ada", EVERYTHING, [], LockedOut),
+        ([("ada", EVERYTHING, Right.ADMIN)], "eve", TOPIC, [Right.READ], None),
+        ([("ada", EVERYTHING, Right.ADMIN)], "ada", EVERYTHING, [Right.READ], LockedOut),
+        ([("ada", EVERYTHING, Right.ADMIN)], "ada", EVERYTHING, [], LockedOut),
+        (
+            [("ada", EVERYTHING, Right.ADMIN), ("eve", EVERYTHING, Right.ADMIN)],
+            "eve",
+            EVERYTHING,
+            [],
+            None,
+        ),
+        (
+            [("ada", EVERYTHING, Right.ADMIN), ("eve", EVERYTHING, Right.ADMIN)],
+            "ada",
+            EVERYTHING,
+            [],
+            LockedOut,
+        ),
+        ([("ada", TOPIC, Right.ADMIN)], "eve", TOPIC, [Right.READ], None),
+        ([("ada", TOPIC, Right.ADMIN)], "ada", TOPIC, [], None),
+        ([("ada", TOPIC, Right.ADMIN)], "eve", EVERYTHING, [Right.READ], Forbidden),
+        ([("ada", TOPIC, Right.WRITE)], "eve", TOPIC, [Right.READ], Forbidden),
+    ],
+)
+def test_who_may_grant_everything_cannot_lose_that_by_themselves(
+    before: list[tuple[str, Resource, Right]],
+    to: str,
+    resource: Resource,
+    rights: list[Right],
+    refused: type[Exception] | None,
+) -> None:
+    known = Grants(
+        Grant(to=whom, resource=what, rights=frozenset([right])) for whom, what, right in before
+    )
+    grant = Grant(to=to, resource=resource, rights=frozenset(rights)) if rights else None
+
+    def change() -> None:
+        Rights(AuthSettings(), asked=True).check_change(ADA, known, to, resource, grant)
+
+    if refused is None:
+        change()
+    else:
+        with pytest.raises(refused):
+            change()
