@@ -150,9 +150,8 @@ async def _serve(
         boot_id=uuid.uuid4().hex,
         fail=fail,
     )
-    rights = Rights(settings.auth, asked=asks_callers(settings))
-    services = Services(node, rights)
-    gate = _gate(settings, node, rights)
+    services = Services(node, Rights(settings.auth, asked=asks_callers(settings)))
+    gate = _gate(settings, node, services.rights)
     metrics = _metrics_port(settings, node, gate, addresses[node_id], data)
     streams = PeerStreams(node, proven=channels.encrypted)
     healths = health.aio.HealthServicer()
@@ -165,13 +164,13 @@ async def _serve(
     # Not before: a client that connects to a port where nobody answers yet waits there in vain.
     await listener.start()
     node.spawn(listener.keep())
-    await healths.set(SERVICE, health_pb2.HealthCheckResponse.SERVING)
-    await healths.set("", health_pb2.HealthCheckResponse.SERVING)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    node.spawn(rights.follow(partial(services.keys.read, KEY_PREFIX, try_timeout_s=_GRANTS_TRY_S)))
-    for task in (_answer_scrapes(metrics), register(node, services), _watch_leases(node)):
-        node.spawn(task)
+    for service in (SERVICE, ""):
+        await healths.set(service, health_pb2.HealthCheckResponse.SERVING)
+    _stop_on_signals(stop)
+    node.spawn(_answer_scrapes(metrics))
+    node.spawn(register(node, services))
+    node.spawn(_watch_leases(node))
+    node.spawn(_follow_grants(services))
     if announcer is not None:
         node.spawn(announce(node, announcer))
     log.info("serving", node=node_id, address=addresses[node_id], pid=os.getpid())
@@ -310,6 +309,12 @@ async def _answer_scrapes(port: MetricsPort | None) -> None:
         await asyncio.to_thread(port.stop)
 
 
+async def _follow_grants(services: Services) -> None:
+    """Until the node stops."""
+    read = partial(services.keys.read, KEY_PREFIX, try_timeout_s=_GRANTS_TRY_S)
+    await services.rights.follow(read)
+
+
 async def _watch_leases(node: Node) -> None:
     """Propose the expiry of what outlived its lease, in the groups that this node leads."""
     watches: dict[int, LeaseWatch] = {}
@@ -334,6 +339,11 @@ async def _watch_leases(node: Node) -> None:
         gone = watches.keys() - {local.group for local in node.multiraft.replicas.values()}
         for group in gone:
             del watches[group]
+
+
+def _stop_on_signals(stop: asyncio.Event) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
 
 
 def _on_loop_exception(

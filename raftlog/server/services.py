@@ -90,7 +90,7 @@ class Services:
 
     def __init__(self, node: Node, rights: Rights) -> None:
         self._node = node
-        self._rights = rights
+        self.rights = rights
         self._multiraft = node.multiraft
         self.placing = PlacingServices(node)
         self._limits = node.settings.server
@@ -171,11 +171,11 @@ class Services:
             await self._node.read_barrier(self._multiraft.replicas.of_controller)
             found = self._multiraft.replicas.controller.topic(call.name)
             if not isinstance(found, Refused):
-                if not self._rights.allow(caller(), Right.CREATE, topic_named(call.name)):
-                    self._rights.require(caller(), Right.WRITE, topic_named(call.name))
+                if not self.rights.allow(caller(), Right.CREATE, topic_named(call.name)):
+                    self.rights.require(caller(), Right.WRITE, topic_named(call.name))
                 existed = found.incarnation != call.incarnation
                 return TopicCreated(topic=self._as_placed(found), existed=existed)
-        self._rights.require(caller(), Right.CREATE, topic_named(call.name))
+        self.rights.require(caller(), Right.CREATE, topic_named(call.name))
         if call.settings:
             self._check_rules(call.name, "A setting", rules_needed(call.settings))
         kind = later_type(field.type for field in call.schema.fields)
@@ -360,7 +360,7 @@ class Services:
         machine = local.topic_machine
         if machine.rules < RULES_WITH_OWNERS:
             return ""
-        return self._rights.owner(caller(), machine.info.name, key.writer)
+        return self.rights.owner(caller(), machine.info.name, key.writer)
 
     # ------------------------------------------------------------ writers
 
