@@ -88,7 +88,7 @@ def grant(
                 "until it is granted. Continue?"
             )
         now = client.acl.grant(who, _rights(rights), resource)
-    say(f"{who} may {_list(now)} on {resource.words}: nodes take it up within seconds")
+    say(f"{who} has {_list(now)} on {resource.words}: nodes take it up within seconds")
 
 
 @app.command()
@@ -107,8 +107,8 @@ def revoke(
     resource = _resource(topic, prefix, writer, keys, everything)
     with session_of(context, servers).connect() as client:
         left = client.acl.revoke(who, _rights(rights), resource)
-    may = f"may only {_list(left)}" if left is not None else "has no right of its own"
-    say(f"{who} {may} on {resource.words}: nodes take it up within seconds")
+    has = f"has only {_list(left)}" if left is not None else "has no right of its own"
+    say(f"{who} {has} on {resource.words}: nodes take it up within seconds")
 
 
 @app.command(name="list")
@@ -162,7 +162,7 @@ def check(
     caller = Caller(identity=who, means=Means.TOKEN, groups=frozenset(group or ()))
     with session_of(context, servers).connect() as client:
         allowed = client.acl.check(caller, right, resource)
-    say(f"{who} {'may' if allowed else 'may not'} {right} on {resource.words}")
+    say(f"{who} {'has' if allowed else 'does not have'} {right} on {resource.words}")
     if not allowed:
         raise typer.Exit(ExitCode.REFUSED)
 
