@@ -166,6 +166,13 @@ def problem_of_grant(grant: Grant) -> str | None:
     return None
 
 
+def names_of(who: Caller) -> frozenset[str]:
+    """Under which names a caller is granted something. An identity that is written as a group is
+    none: whoever may choose it must not choose the group's rights."""
+    groups = frozenset(f"{GROUP_PREFIX}{group}" for group in who.groups)
+    return groups if who.identity.startswith(GROUP_PREFIX) else groups | {who.identity}
+
+
 class Grants:
     """All grants of a cluster. They do not change; others take their place."""
 
@@ -209,5 +216,5 @@ class Grants:
 
     def of(self, who: Caller) -> Iterator[Grant]:
         """The grants to this identity and its groups."""
-        for name in (who.identity, *(f"{GROUP_PREFIX}{group}" for group in who.groups)):
+        for name in names_of(who):
             yield from self._of.get(name, {}).values()

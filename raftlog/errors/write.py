@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 from raftlog.errors.exit_code import ExitCode
@@ -248,10 +249,13 @@ class WriterOfAnother(WriteRefused):
     identity: str
 
     cause_text = "{identity!r} may not continue writer {writer!r}, which {owner!r} began."
-    remedy_text = (
-        "Write as {owner!r}, or under a name of your own. An admin can allow it: "
-        "raftlog acl grant {identity!r} write --writer {writer!r}"
-    )
+
+    @property
+    def remedy(self) -> str:
+        return (
+            f"Write as {self.owner!r}, or under a name of your own. An admin can allow it: raftlog "
+            f"acl grant {shlex.quote(self.identity)} write --writer {shlex.quote(self.writer)}"
+        )
 
 
 @dataclass(kw_only=True, eq=False)

@@ -16,10 +16,10 @@ from raftlog.auth import grant_keys
 from raftlog.auth.caller import Caller
 from raftlog.auth.rights import (
     EVERYTHING,
-    GROUP_PREFIX,
     Resource,
     Right,
     keys_under,
+    names_of,
     topic_named,
     writer_named,
 )
@@ -31,7 +31,7 @@ from raftlog.machines.kv_commands import KeyChange, KeyValue
 from raftlog.machines.outcomes import Refused
 from raftlog.server.rights import Rights, refusal
 from raftlog.wire import calls, reader_positions
-from raftlog.wire.kv_calls import KeyChanges, KeysReply, ReadKeys
+from raftlog.wire.kv_calls import KeyChanges, ReadKeys
 from raftlog.wire.placing_calls import PlacementsReply
 from raftlog.wire.reserved_keys import QUERIES_PREFIX, WRITTEN_PREFIX
 
@@ -84,11 +84,8 @@ class Allowed:
             case PlacementsReply():
                 groups = [each for each in reply.groups if self._sees_group(who, each.group)]
                 return replace(reply, groups=tuple(groups))
-            case KeysReply():
-                keys = [each for each in reply.keys if self._sees_key(who, each)]
-                return replace(reply, keys=tuple(keys))
             case KeyChanges():
-                changes = [each for each in reply.changes if self._sees_key(who, each)]
+                changes = [each for each in reply.changes if self.sees_key(who, each)]
                 return replace(reply, changes=tuple(changes))
             case _:
                 return reply
@@ -168,14 +165,17 @@ class Allowed:
         topic = self.topic_of(group)
         return topic is None or self._sees(who, topic.name)
 
-    def _sees_key(self, who: Caller | None, found: KeyValue | KeyChange) -> bool:
-        """Whether the caller may read it: also what is granted to itself."""
+    def sees_key(self, who: Caller | None, found: KeyValue | KeyChange) -> bool:
+        """Whether the caller may read it: also what is granted to itself. Raises
+        `RightsUnknown`."""
+        if not self.rights.asked:
+            return True
         if who is not None and found.key.startswith(grant_keys.KEY_PREFIX):
             try:
                 to = grant_keys.names_of(found.key)[0]
             except ValueError:
                 to = ""
-            if to == who.identity or to in {f"{GROUP_PREFIX}{each}" for each in who.groups}:
+            if to in names_of(who):
                 return True
         needs = self.of_key(Right.READ, found.key, found.value)
         return all(self.rights.allow(who, need.right, need.on) for need in needs)

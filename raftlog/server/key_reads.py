@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from raftlog.auth.caller import Caller, Means
 from raftlog.core.types import NO_INDEX
 from raftlog.machines.group_info import KvInfo
 from raftlog.machines.kv_commands import KeyValue
+from raftlog.server.calling import calling
 from raftlog.server.kv_services import KvServices
 from raftlog.server.leader_calls import TRY_TIMEOUT_S, ask_leader
 from raftlog.server.node import Node
@@ -22,6 +24,10 @@ class KeyReads:
     async def read(self, prefix: str, *, try_timeout_s: float = TRY_TIMEOUT_S) -> list[KeyValue]:
         """The keys that begin so, as of now or later. Raises a `RaftlogError` where nobody
         answers; each node is given `try_timeout_s` to do it."""
+        with calling(Caller(identity=f"node {self._node.node}", means=Means.NODE)):
+            return await self._read(prefix, try_timeout_s)
+
+    async def _read(self, prefix: str, try_timeout_s: float) -> list[KeyValue]:
         opened = await ask_leader(
             OPEN_KV,
             self._services.open_kv,

@@ -33,12 +33,13 @@ from raftlog.machines.outcomes import KeyWritten, KvCreated, SessionOpened
 from raftlog.machines.rules import RULES_WITH_KV
 from raftlog.machines.validity import problem_of_key_write
 from raftlog.multiraft.local_replica import LocalReplica
+from raftlog.server.allowed import Allowed
 from raftlog.server.calling import caller
 from raftlog.server.group_services import problem_of_seconds
 from raftlog.server.node import Node
 from raftlog.server.placing import PlacingServices
 from raftlog.server.refused import accepted, check_sense
-from raftlog.server.rights import Rights, grants_of
+from raftlog.server.rights import grants_of
 from raftlog.wire import kv_calls as calls
 
 _ENTRIES_UNTOLD_MAX = 1_000
@@ -49,9 +50,9 @@ after the last change of its keys."""
 class KvServices:
     """Every method may raise any `RaftlogError`."""
 
-    def __init__(self, node: Node, placing: PlacingServices, rights: Rights) -> None:
+    def __init__(self, node: Node, placing: PlacingServices, allowed: Allowed) -> None:
         self._node = node
-        self._rights = rights
+        self._allowed = allowed
         self._granting = asyncio.Lock()
         """One change of the grants is judged and done before the next one is judged."""
         self._placing = placing
@@ -131,7 +132,7 @@ class KvServices:
             grant = grant_keys.decode(command.key, value) if value is not None else None
         except ValueError as error:
             raise MalformedRequest(call="a grant", what=str(error)) from None
-        self._rights.check_change(caller(), grants_of(keys), to, resource, grant)
+        self._allowed.rights.check_change(caller(), grants_of(keys), to, resource, grant)
 
     async def _written(self, local: LocalReplica, command: KeyWrite) -> calls.WriteReply:
         written = accepted(KeyWritten, await self._node.propose(local, command))
@@ -152,19 +153,15 @@ class KvServices:
         _check_agreed(local)
         await self._reached(local, LogIndex(max(call.at_least, call.exactly)))
         index = call.exactly or local.replica.applied_index
-        machine = await self._machine_that_knows(local, index)
-        found: list[KeyValue] = []
-        byte_count, more = 0, False
-        for pair in machine.pairs(call.prefix, call.start, call.end, index):
-            if (
-                len(found) >= min(call.limit, calls.KEYS_PER_PAGE_MAX)
-                or byte_count >= calls.KEY_BYTES_PER_PAGE_MAX
-            ):
-                more = True
-                break
-            found.append(pair)
-            byte_count += len(pair.key) + len(pair.value)
-        return calls.KeysReply(index=index, keys=tuple(found), more=more)
+        who, start = caller(), call.start
+        while True:
+            machine = await self._machine_that_knows(local, index)
+            page, more = _page(machine, call, start, index)
+            seen = tuple(pair for pair in page if self._allowed.sees_key(who, pair))
+            if seen or not more:
+                return calls.KeysReply(index=index, keys=seen, more=more)
+            start = f"{page[-1].key}\0"  # who goes on must not be told a key that it may not see
+            await asyncio.sleep(0)
 
     async def watch_keys(
         self, call: calls.WatchKeys
@@ -229,6 +226,24 @@ class KvServices:
         if isinstance(machine, RaftlogError):
             raise machine
         return machine
+
+
+def _page(
+    machine: KvMachine, call: calls.ReadKeys, start: str, index: LogIndex
+) -> tuple[list[KeyValue], bool]:
+    """The keys of a read from `start` on, as many as one reply may have, and whether there are
+    others."""
+    found: list[KeyValue] = []
+    byte_count = 0
+    for pair in machine.pairs(call.prefix, start, call.end, index):
+        if (
+            len(found) >= min(call.limit, calls.KEYS_PER_PAGE_MAX)
+            or byte_count >= calls.KEY_BYTES_PER_PAGE_MAX
+        ):
+            return found, True
+        found.append(pair)
+        byte_count += len(pair.key) + len(pair.value)
+    return found, False
 
 
 def _problem_of_read(call: calls.ReadKeys) -> str | None:

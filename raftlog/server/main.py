@@ -150,8 +150,8 @@ async def _serve(
         boot_id=uuid.uuid4().hex,
         fail=fail,
     )
-    services = Services(node, Rights(settings.auth, asked=asks_callers(settings)))
-    gate = _gate(settings, node, services.rights)
+    services = Services(node, Rights(settings.auth, asked=_asks_callers(settings)))
+    gate = _gate(settings, node, services.allowed)
     metrics = _metrics_port(settings, node, gate, addresses[node_id], data)
     streams = PeerStreams(node, proven=channels.encrypted)
     healths = health.aio.HealthServicer()
@@ -190,10 +190,9 @@ async def _serve(
         raise failure[0]
 
 
-def _gate(settings: Settings, node: Node, rights: Rights) -> CallGate:
+def _gate(settings: Settings, node: Node, allowed: Allowed) -> CallGate:
     """What every call passes, with the audit log, if there is to be one. Raises `PathUnusable`."""
     audit = AuditLog(settings.audit, node.node) if settings.audit.file else None
-    allowed = Allowed(rights, lambda: node.multiraft.replicas.controller)
     return CallGate(settings.server, node.identity.cluster_id, node.counts, allowed, audit)
 
 
@@ -239,7 +238,7 @@ def _ports(settings: Settings, address: str, channels: PeerChannels) -> list[Por
     ]
 
 
-def asks_callers(settings: Settings) -> bool:
+def _asks_callers(settings: Settings) -> bool:
     """Whether the node asks callers who they are."""
     return settings.auth.tokens_are_asked_for or settings.tls.client_certificates
 
@@ -247,7 +246,7 @@ def asks_callers(settings: Settings) -> bool:
 def _admission(settings: Settings, node: Node, audit: AuditLog | None) -> list[Admission]:
     """What asks callers who they are; none: nobody does. Raises `InvalidOption`."""
     refuse_bare_auth(settings.auth, encrypted=node.channels.encrypted)
-    if not asks_callers(settings):
+    if not _asks_callers(settings):
         return []
     authenticator = Authenticator(settings.auth, node.identity.cluster_id)
     return [Admission(authenticator, node.counts, audit)]

@@ -122,14 +122,6 @@ class Rights:
 
     # ------------------------------------------------------------ what is known
 
-    @property
-    def age_s(self) -> float | None:
-        """How old the grants are that the node knows, seconds; None: it asks nobody who they are,
-        or has not read them."""
-        if self._grants is None:
-            return None
-        return time.monotonic() - self._read_s
-
     async def follow(self, read: Callable[[], Awaitable[Sequence[KeyValue]]]) -> None:
         """Read the grants again and again, until the node stops."""
         if not self.asked:

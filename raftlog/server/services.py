@@ -70,6 +70,7 @@ from raftlog.machines.validity import (
 from raftlog.multiraft.local_replica import LocalReplica, StoredBatch
 from raftlog.predicates.predicate import NODES_MAX, node_count
 from raftlog.server import views
+from raftlog.server.allowed import Allowed
 from raftlog.server.calling import caller
 from raftlog.server.group_services import GroupServices
 from raftlog.server.key_reads import KeyReads
@@ -95,7 +96,8 @@ class Services:
         self.placing = PlacingServices(node)
         self._limits = node.settings.server
         self.groups = GroupServices(node)
-        self.kv = KvServices(node, self.placing, rights)
+        self.allowed = Allowed(rights, lambda: node.multiraft.replicas.controller)
+        self.kv = KvServices(node, self.placing, self.allowed)
         self.keys = KeyReads(node, self.kv)
         node.positions = partial(self.keys.read, POSITIONS_PREFIX)
         self._order = SenderOrder(

@@ -77,6 +77,8 @@ def test_rights_of_a_group_are_those_of_its_members_and_no_identity_has_its_name
     assert not grants.allow(BOB, Right.READ, topic_named("t"))
     named_so = Caller(identity="analysts", means=Means.TOKEN)
     assert not grants.allow(named_so, Right.READ, topic_named("t"))
+    written_so = Caller(identity="group:analysts", means=Means.ACCESS_TOKEN)
+    assert not grants.allow(written_so, Right.READ, topic_named("t"))
 
 
 def test_a_change_puts_one_grant_in_place_of_another() -> None:

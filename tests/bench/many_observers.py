@@ -15,7 +15,6 @@ import grpc.aio
 
 from raftlog.config import Settings, load
 from raftlog.core.types import NodeId
-from raftlog.server.allowed import Allowed
 from raftlog.server.compactor import Compactor
 from raftlog.server.node import Node
 from raftlog.server.registration import register
@@ -61,14 +60,13 @@ async def _start(
         boot_id=uuid.uuid4().hex,
         fail=_fail,
     )
-    rights = Rights(settings.auth, asked=False)
-    services = Services(node, rights)
+    services = Services(node, Rights(settings.auth, asked=False))
     server = grpc.aio.server()
     gate = CallGate(
         settings.server,
         node.identity.cluster_id,
         node.counts,
-        Allowed(rights, node.multiraft.replicas),
+        services.allowed,
     )
     handlers = (client_handlers(services, gate), PeerStreams(node, proven=False).handlers())
     server.add_generic_rpc_handlers(handlers)

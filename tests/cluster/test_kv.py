@@ -245,7 +245,7 @@ def test_a_key_and_a_value_as_long_as_can_be(client: LogClient) -> None:
 
 def test_a_group_that_is_not_the_store_s_is_refused(client: LogClient) -> None:
     call = a_read(0, "", strong=True)
-    with pytest.raises(MalformedRequest, match="controller"):
+    with pytest.raises(MalformedRequest, match="group 0 is another one"):
         client._connection.call_leader(0, READ_KEYS, call)
 
 
