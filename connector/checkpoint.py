@@ -22,8 +22,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from raftlog.errors import DataLoss, InvalidOption
+from raftlog.redaction import shown_location, without_secrets
 from raftlog.spark import offsets
-from raftlog.spark.checkpoint_files import opened, without_secrets
+from raftlog.spark.checkpoint_files import opened
 from raftlog.spark.plan import DIGEST_BYTES
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def read_checkpoint(location: str) -> Checkpoint:
     """
     import pyarrow as pa
 
-    shown = without_secrets(location, location)
+    shown = shown_location(location)
     try:
         files, folder = opened(location)
         return _Reader(files, folder).checkpoint(shown)

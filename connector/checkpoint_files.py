@@ -7,25 +7,15 @@ once it was silent no more in this process.
 from __future__ import annotations
 
 import os
-import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import unquote
+
+from raftlog.redaction import without_secrets
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
-
-_PARAMETER = re.compile(
-    r"(?i)[?&#;]([^=&?#;/]*(?:key|secret|token|password|sig|credential|sas)[^=&?#;/]*)=([^&]+)"
-)
-"""The name and the value of a URI's parameter that may be secret."""
-_URI = re.compile(r"(?i)(?!file:/)[a-z][a-z0-9+.-]+:/{1,2}|//|file://")
-"""How one begins, also where somebody left out a slash or the scheme."""
-_HIDDEN = "***"
-_TELLING_CHARACTERS = 6
-"""A shorter secret may be part of a word, and is hidden only where a URI has it."""
 
 _silent: set[tuple[int, str]] = set()
 """(process id, location) of checkpoints that did not answer in time. They are not asked again."""
@@ -91,25 +81,3 @@ def opened(location: str) -> tuple[FileSystem, str]:
         scheme = "s3"
     files, folder = fs.FileSystem.from_uri(f"{scheme}:{rest}")
     return files, folder.rstrip("/")
-
-
-def without_secrets(text: str, location: str) -> str:
-    """A text about a location, with neither its password nor the values of its parameters that may
-    be secret, if it is a URI.
-
-    Who writes a URI may forget to escape what is in a secret. So a password is all from the first
-    colon to the last `@`, and a parameter is looked for wherever it stands.
-    """
-    beginning = _URI.match(location)
-    if beginning is None:
-        return text
-    rest = location[beginning.end() :]
-    user, _, _ = rest.rpartition("@")
-    _, _, password = user.partition(":")
-    found = [password, *(value for _, value in _PARAMETER.findall(location))]
-    for secret in filter(None, (form for each in found for form in (each, unquote(each)))):
-        for before, after in ((":", "@"), ("=", "")):
-            text = text.replace(f"{before}{secret}{after}", f"{before}{_HIDDEN}{after}")
-        if len(secret) >= _TELLING_CHARACTERS:
-            text = text.replace(secret, _HIDDEN)
-    return text

@@ -66,6 +66,20 @@ class Writer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sink:
+    """A topic that the query is said, or known, to have written, and that knows none of its
+    writers."""
+
+    topic: str
+    exists: bool = True
+    writer: str = ""
+    """As which the query is known to have written it; "": by its id, or by a name that was
+    given."""
+    each_batch: bool = True
+    """As of a `Writer`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogSays:
     """What the cluster said of a checkpoint's sources and of its query's writers."""
 
@@ -74,9 +88,7 @@ class LogSays:
     """Of each topic that a source reads; None: there is no such topic."""
     writers: tuple[Writer, ...] = ()
     """Those that the query writes as: by its id, or by a name that was given."""
-    sink: str = ""
-    """The topic that the query is said to write."""
-    sink_exists: bool = True
+    sinks: tuple[Sink, ...] = ()
     writer_name: str = ""
     """The writer's name, if one was given: a txnAppId."""
     now_us: int = 0
@@ -221,11 +233,11 @@ def _removal(checkpoint: Checkpoint, file: str) -> str:
 
 
 def _of_the_sink(checkpoint: Checkpoint, says: LogSays, writers: list[Writer]) -> Iterator[Finding]:
-    """What is wrong if no writer is known."""
-    if writers or (checkpoint.next_batch == 0 and not says.writer_name):
+    """What is wrong with topics that do not know the query's writer."""
+    if checkpoint.next_batch == 0 and not says.writer_name:
         return
     name = says.writer_name or checkpoint.query_id
-    if not says.sink:
+    if not writers and not says.sinks:
         yield Finding(
             kind=Kind.NOT_JUDGED,
             about="sink",
@@ -233,31 +245,40 @@ def _of_the_sink(checkpoint: Checkpoint, says: LogSays, writers: list[Writer]) -
             remedy="The query's sink is none of raftlog's, or it wrote under a txnAppId that "
             "another query used since (--writer NAME), or its topic was deleted (--topic NAME).",
         )
-    elif not says.sink_exists:
-        error = TopicNotFound(topic=says.sink)
-        yield Finding(
-            kind=Kind.TOPIC_GONE,
-            about=f"topic {says.sink!r}",
-            cause=f"{error.cause} The query's next batch, {checkpoint.next_batch}, is refused.",
-            remedy=UnknownWriter.remedy_text,
-            commands=('.option("createTopic", "always")',),
-            error="InvalidOption",
-        )
-    elif checkpoint.next_batch:
-        unknown = UnknownWriter(
-            writer=name,
-            epoch=checkpoint.next_batch,
-            cluster=says.cluster.id,
-            servers=says.cluster.servers,
-        )
-        yield Finding(
-            kind=Kind.UNKNOWN_WRITER,
-            about=f"topic {says.sink!r}",
-            cause=unknown.cause,
-            remedy=unknown.remedy,
-            commands=(f"raftlog writers list {says.sink}", '.option("createTopic", "always")'),
-            error=type(unknown).__name__,
-        )
+    for sink in says.sinks:
+        if not sink.exists:
+            yield _sink_gone(checkpoint, sink)
+        elif checkpoint.next_batch:
+            yield _sink_created_again(checkpoint, sink, sink.writer or name, says.cluster)
+
+
+def _sink_gone(checkpoint: Checkpoint, sink: Sink) -> Finding:
+    which = f", {checkpoint.next_batch}," if sink.each_batch else " that has rows for it"
+    return Finding(
+        kind=Kind.TOPIC_GONE,
+        about=f"topic {sink.topic!r}",
+        cause=f"{TopicNotFound(topic=sink.topic).cause} The query's next batch{which} is refused.",
+        remedy=UnknownWriter.remedy_text,
+        commands=('.option("createTopic", "always")',),
+        error="InvalidOption",
+    )
+
+
+def _sink_created_again(
+    checkpoint: Checkpoint, sink: Sink, writer: str, cluster: Cluster
+) -> Finding:
+    error = UnknownWriter(
+        writer=writer, epoch=checkpoint.next_batch, cluster=cluster.id, servers=cluster.servers
+    )
+    when = "" if sink.each_batch else " It refuses the next batch that has rows for it."
+    return Finding(
+        kind=Kind.UNKNOWN_WRITER,
+        about=f"topic {sink.topic!r}",
+        cause=f"{error.cause}{when}",
+        remedy=error.remedy,
+        commands=(f"raftlog writers list {sink.topic}", '.option("createTopic", "always")'),
+        error=type(error).__name__,
+    )
 
 
 def _of_writer(checkpoint: Checkpoint, writer: Writer) -> Finding:

@@ -7,16 +7,16 @@ log.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from raftlog.client.query_names import topic_of
-from raftlog.client.written_topics import first_epoch
+from raftlog.client.written_topics import first_epoch, first_epochs
 from raftlog.errors import DataLoss, ExitCode, TopicNotFound, TopicRecreated
 from raftlog.spark import offsets
 from raftlog.spark.checkpoint import Checkpoint, read_checkpoint
-from raftlog.spark.diagnosis import LogSays, Writer, judge
+from raftlog.spark.diagnosis import LogSays, Sink, Writer, judge
 from raftlog.spark.findings import Finding, exit_code
 from raftlog.spark.offsets import Cluster, TopicWatermark
 
@@ -49,16 +49,17 @@ def examine(
     """
     checkpoint = read_checkpoint(location)
     cluster = Cluster(id=client.cluster_id(), servers=_servers(client))
-    writers, sink_exists = _writers(client, checkpoint, sink, writer)
-    if not writers and not sink and (noted := topic_of(client.kv, checkpoint.query_id)):
-        sink = noted
-        writers, sink_exists = _writers(client, checkpoint, sink, writer)
+    searched = [sink] if sink else [topic.name for topic in client.list_topics()]
+    writers = [each for name in searched for each in _writers_of(client, checkpoint, name, writer)]
+    if sink:
+        sinks = [] if writers else [Sink(topic=sink, exists=_exists(client, sink))]
+    else:
+        sinks = list(_sinks_without_writer(client, checkpoint, writer, writers))
     says = LogSays(
         cluster=cluster,
         marks={topic: _mark(client, topic) for topic in _topics_read(checkpoint)},
         writers=tuple(writers),
-        sink=sink,
-        sink_exists=sink_exists,
+        sinks=tuple(sinks),
         writer_name=writer,
         now_us=now_us,
     )
@@ -96,32 +97,44 @@ def _mark(client: LogClient, name: str) -> TopicWatermark | None:
     )
 
 
-def _writers(
-    client: LogClient, checkpoint: Checkpoint, sink: str, writer: str
-) -> tuple[list[Writer], bool]:
-    """The query's writers in its topic, or in any; and whether that topic exists."""
-    if sink:
-        try:
-            return list(_writers_of(client, checkpoint, sink, writer)), True
-        except (TopicNotFound, TopicRecreated):
-            return [], False
-    found: list[Writer] = []
-    for topic in client.list_topics():
-        with contextlib.suppress(TopicNotFound, TopicRecreated):  # deleted meanwhile
-            found += _writers_of(client, checkpoint, topic.name, writer)
-    return found, True
+def _exists(client: LogClient, topic: str) -> bool:
+    try:
+        client.describe_topic(topic)
+    except TopicNotFound:
+        return False
+    return True
+
+
+def _sinks_without_writer(
+    client: LogClient, checkpoint: Checkpoint, writer: str, known: Sequence[Writer]
+) -> Iterator[Sink]:
+    """The topics that the query has written, as the cluster remembers, and where it has no writer
+    now: it may be gone, or created again."""
+    names = sorted({writer or checkpoint.query_id, *(each.name for each in known)})
+    topics = {each.topic for each in known}
+    for name in names:
+        for topic, epoch in sorted(first_epochs(client.kv, name).items()):
+            # In the batch that is repeated it may not have come to a commit.
+            if topic not in topics and epoch < checkpoint.next_batch:
+                topics.add(topic)
+                exists = _exists(client, topic)
+                yield Sink(topic=topic, exists=exists, writer=name, each_batch=False)
+    if not topics and (noted := topic_of(client.kv, checkpoint.query_id)):
+        yield Sink(topic=noted, exists=_exists(client, noted))
 
 
 def _writers_of(
     client: LogClient, checkpoint: Checkpoint, topic: str, name: str
 ) -> Iterator[Writer]:
-    """The writer of that name; without one, those that the query writes as."""
+    """The writer of that name; without one, those that the query writes as. None if there is no
+    such topic (any more)."""
     query_id = checkpoint.query_id
-    for view in client.writers.scan(topic):
-        mine = bool(query_id) and query_id in (view.writer, view.query_id, view.stream)
-        if view.writer == name if name else mine:
-            each_batch = first_epoch(client.kv, view.writer, topic) is None
-            yield _writer(topic, view, each_batch=each_batch)
+    with contextlib.suppress(TopicNotFound, TopicRecreated):
+        for view in client.writers.scan(topic):
+            mine = bool(query_id) and query_id in (view.writer, view.query_id, view.stream)
+            if view.writer == name if name else mine:
+                each_batch = first_epoch(client.kv, view.writer, topic) is None
+                yield _writer(topic, view, each_batch=each_batch)
 
 
 def _writer(topic: str, view: WriterView, *, each_batch: bool) -> Writer:

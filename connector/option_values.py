@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from raftlog.errors import InvalidOption
 from raftlog.machines.limits import INTEGER_MAX
+from raftlog.redaction import shown_value
 from raftlog.spark.declarations import (
     ASYNC_PROGRESS,
     BY_KEY,
@@ -145,7 +146,7 @@ class OptionValues:
         if text.lower() not in allowed:
             raise InvalidOption(
                 option=name,
-                problem=f"is {text!r}; it can be {', '.join(allowed)}",
+                problem=f"is {shown_value(text)}; it can be {', '.join(allowed)}",
                 advice=doc_of(name),
             )
         return text.lower()
@@ -202,8 +203,8 @@ def _refuse_async_progress(value: str) -> None:
         return
     raise InvalidOption(
         option=ASYNC_PROGRESS,
-        problem=f"is {value!r}: a restart then replays batches before the last, which the log "
-        "cannot tell from an older copy of the checkpoint",
+        problem=f"is {shown_value(value)}: a restart then replays batches before the last, which "
+        "the log cannot tell from an older copy of the checkpoint",
         advice="Leave it out: exactly once needs a query that logs every batch.",
     )
 

@@ -14,6 +14,7 @@ from enum import Enum
 
 from raftlog.errors import InvalidOption
 from raftlog.machines.limits import INTEGER_MAX, TEXT_CHARACTERS_MAX
+from raftlog.redaction import shown_address
 from raftlog.spark.declarations import OPTIONS, SINKS, SOURCES, Endpoint
 from raftlog.spark.limits import NONE, Limits
 from raftlog.spark.offsets import EARLIEST, LATEST
@@ -295,7 +296,7 @@ def _token(values: OptionValues) -> str:
 def _found_by(values: OptionValues) -> tuple[str, str]:
     """(servers, ZooKeeper): how the cluster is found. By servers, the second is ""."""
     from raftlog.config_ensemble import found_by, parse_ensemble
-    from raftlog.config_hosts import is_address, shown_address
+    from raftlog.config_hosts import is_address
 
     by_servers, by_zookeeper = "raftlog.bootstrap.servers", "raftlog.zookeeper.connect"
     given = found_by(
@@ -312,7 +313,7 @@ def _found_by(values: OptionValues) -> tuple[str, str]:
         if not is_address(server):
             raise InvalidOption(
                 option=by_servers,
-                problem=f"holds {shown_address(server)!r}, which is not host:port",
+                problem=f"holds {shown_address(server, text)!r}, which is not host:port",
                 advice="Give host:port pairs, comma-separated: 127.0.0.1:7401,127.0.0.1:7402.",
             )
     return ",".join(servers), ""

@@ -14,7 +14,8 @@ import logging
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from raftlog.spark.checkpoint_files import Unread, ask, without_secrets
+from raftlog.redaction import shown_location
+from raftlog.spark.checkpoint_files import Unread, ask
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -81,7 +82,7 @@ def plan_digest(
             "The checkpoint %s of query %s cannot be read here: %s. So a replay of its last batch "
             "is known only by the record count, and other rows of the same count are NOT "
             "written. %s",
-            repr(without_secrets(location, location)) if location else "",
+            repr(shown_location(location)) if location else "",
             query_id,
             outcome.problem,
             asking.advice,

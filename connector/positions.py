@@ -9,6 +9,7 @@ from typing import Any
 
 from raftlog.errors import InvalidOption
 from raftlog.machines.limits import INTEGER_MAX
+from raftlog.redaction import shown_value
 from raftlog.spark.offsets import EARLIEST, LATEST, OTHERS, AfterEpoch, AtTime, Position
 from raftlog.spark.option_values import OptionValues, doc_of
 from raftlog.spark.topics import Topics
@@ -184,7 +185,7 @@ def _per_topic(
         symbols = "" if "Timestamp" in name else "neither earliest, latest nor "
         raise InvalidOption(
             option=name,
-            problem=f"is {text!r}, which is {symbols or 'not '}a JSON object",
+            problem=f"is {shown_value(text)}, which is {symbols or 'not '}a JSON object",
             advice=doc_of(name),
         )
     named = {topic: read(name, topic, number) for topic, number in given.items()}

@@ -9,6 +9,7 @@ from raftlog.config_hosts import PORT_MAX, is_host
 from raftlog.config_section import Section, setting
 from raftlog.config_tls import PemFiles, client_files
 from raftlog.errors import InvalidOption
+from raftlog.redaction import shown_address
 
 ROOT_DEFAULT = "/raftlog"
 """The path of a cluster in an ensemble, if the setting names none."""
@@ -70,10 +71,11 @@ def parse_ensemble(text: str, option: str) -> Ensemble:
     for host in hosts:
         found = _HOST.fullmatch(host)
         if found is None or not is_host(found[1]) or not 0 < int(found[2] or "2181") <= PORT_MAX:
-            raise _refused(option, f"holds {host!r}, which is not host:port")
+            raise _refused(option, f"holds {shown_address(host, text)!r}, which is not host:port")
     for name in names:
         if _NAME.fullmatch(name) is None or not name.strip("."):
-            raise _refused(option, f"has the path {'/' + path!r}, with the part {name!r}")
+            shown = "/" + shown_address(path)
+            raise _refused(option, f"has the path {shown!r}, with the part {shown_address(name)!r}")
     if names[:1] == ["zookeeper"]:
         raise _refused(option, "has a path below /zookeeper, which is the ensemble's own")
     return Ensemble(hosts=",".join(hosts), root="/" + path if names else ROOT_DEFAULT)

@@ -25,12 +25,6 @@ def moved(address: str, offset: int) -> str:
     return f"{host}:{int(port) + offset}"
 
 
-def shown_address(text: str) -> str:
-    """What somebody gave as an address, for a message. Before an `@` may be a password."""
-    before, at, host = text.rpartition("@")
-    return f"***@{host}" if at else before + host
-
-
 def is_host(text: str) -> bool:
     """Whether the text is a host's name, an IPv4 address, or an IPv6 address in brackets."""
     if text.startswith("["):

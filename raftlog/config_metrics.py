@@ -8,6 +8,7 @@ from raftlog.config_hosts import PORT_MAX, is_host
 from raftlog.config_section import Section, setting
 from raftlog.config_tls import PemFiles, refuse_half_pair
 from raftlog.errors import InvalidOption
+from raftlog.redaction import shown_address
 
 
 class MetricsSettings(Section):
@@ -65,7 +66,7 @@ def listen_of(settings: MetricsSettings, own_port: int) -> Listen | None:
     if not is_host(host) or not 0 < port <= PORT_MAX or port == own_port:
         raise InvalidOption(
             option="metrics.listen",
-            problem=f"is {settings.listen!r}, which is no host and free port",
+            problem=f"is {shown_address(settings.listen)!r}, which is no host and free port",
             advice="Write for example 127.0.0.1:9401, or 127.0.0.1:+1000 for the node's own port "
             "plus 1000.",
         )

@@ -64,17 +64,28 @@ PACKAGES = {
     "raftlog.predicates": Package(anyone=(), pure=True),
     "raftlog.config_section": Package(ours=(), third_party=("pydantic",)),
     "raftlog.changing_files": Package(ours=()),
+    "raftlog.redaction": Package(anyone=()),
     "raftlog.config_hosts": Package(ours=()),
     "raftlog.config_secrets": Package(ours=()),
     "raftlog.config_metrics": Package(
-        ours=("raftlog.config_hosts", "raftlog.config_section", "raftlog.config_tls")
+        ours=(
+            "raftlog.config_hosts",
+            "raftlog.config_section",
+            "raftlog.config_tls",
+            "raftlog.redaction",
+        )
     ),
     "raftlog.config_tls": Package(ours=("raftlog.config_hosts", "raftlog.config_section")),
     "raftlog.config_audit": Package(ours=("raftlog.config_section",)),
     "raftlog.config_auth": Package(ours=("raftlog.config_section",)),
     "raftlog.config_problems": Package(ours=("raftlog.config_section",), third_party=("pydantic",)),
     "raftlog.config_ensemble": Package(
-        ours=("raftlog.config_hosts", "raftlog.config_section", "raftlog.config_tls")
+        ours=(
+            "raftlog.config_hosts",
+            "raftlog.config_section",
+            "raftlog.config_tls",
+            "raftlog.redaction",
+        )
     ),
     "raftlog.config_raft": Package(ours=("raftlog.config_section",)),
     "raftlog.config": Package(
@@ -209,6 +220,7 @@ PACKAGES = {
             "raftlog.records",
             "raftlog.tls",
             *VALUES,
+            "raftlog.redaction",
         ),
         third_party=("grpc", "pyarrow", "tenacity"),
     ),
@@ -237,6 +249,7 @@ PACKAGES = {
             "raftlog.transport",
             "raftlog.wire",
             "raftlog.version",
+            "raftlog.redaction",
         ),
         third_party=(
             "cachetools",
@@ -280,6 +293,7 @@ PACKAGES = {
             "raftlog.discovery",
             "raftlog.records",
             *VALUES,
+            "raftlog.redaction",
         ),
         third_party=("pyarrow", "rich", "typer"),
         inside_functions=("raftlog.server",),
@@ -290,6 +304,7 @@ PACKAGES = {
             "raftlog.certificates",
             "raftlog.client.arguments",
             "raftlog.config_hosts",
+            "raftlog.redaction",
         ),
         third_party=("typer",),
     ),
@@ -328,6 +343,7 @@ PACKAGES = {
             "raftlog.predicates",
             "raftlog.records",
             "raftlog.wire.codec",
+            "raftlog.redaction",
         ),
         third_party=("pyspark", "pyarrow", "py4j"),
     ),

@@ -15,6 +15,7 @@ from raftlog.cli.server_extra import require_server_extra
 from raftlog.cli.session import DATA_FOLDER_DEFAULT
 from raftlog.config_hosts import is_host
 from raftlog.errors import InvalidOption
+from raftlog.redaction import shown_address
 
 if TYPE_CHECKING:
     from raftlog.certificates import Made
@@ -81,7 +82,7 @@ def _others(texts: Iterable[str]) -> Iterable[tuple[int, str]]:
         if not is_node or not is_host(host):
             raise InvalidOption(
                 option="--node",
-                problem=f"is {text!r}, which is no node and host",
+                problem=f"is {shown_address(text)!r}, which is no node and host",
                 advice="Write for example 4=node4.example.com.",
             )
         yield int(number), host

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
 from raftlog.cli.overflows import refuse_overflows
-from raftlog.cli.typed_texts import typed
+from raftlog.cli.typed_texts import ZONED, typed
 from raftlog.records.conform import type_name
 
 _ERROR = re.compile(r"In CSV column #(\d+): (?:CSV conversion error to [^:]+: )?(.*)", re.DOTALL)
@@ -123,7 +123,7 @@ def _times(name: str, texts: pa.Array[Any], wanted: pa.DataType) -> pa.Array[Any
 
 def _with_zone(texts: pa.Array[Any]) -> pa.Array[Any]:
     """Each time's text with its own zone, or UTC. A date by itself is its midnight."""
-    zoned = pc.match_substring_regex(texts, r":.*(Z|[+-]\d\d(:?\d\d)?)$")
+    zoned = pc.match_substring_regex(texts, ZONED)
     timed = pc.match_substring(texts, ":")
     ending = pc.if_else(zoned, "", pc.if_else(timed, "Z", "T00:00:00Z"))
     joined: pa.Array[Any] = pc.binary_join_element_wise(texts, ending, "")

@@ -13,7 +13,7 @@ import pyarrow.json as pj
 
 from raftlog.cli.json_maps import with_pairs
 from raftlog.cli.overflows import refuse_overflows
-from raftlog.cli.typed_texts import readable_type, typed
+from raftlog.cli.typed_texts import ZONED, is_local_time, readable_type, typed
 from raftlog.records.arrow_types import is_variant
 from raftlog.records.conform import type_name
 
@@ -89,10 +89,11 @@ def _rounded_within(value: object, kind: Any, path: str) -> str | None:
         code = "f" if pa.types.is_float32(kind) else "d"
         try:
             held = int(struct.unpack(code, struct.pack(code, value))[0])
-        except OverflowError:
+        except (OverflowError, struct.error):  # the latter beyond a double's range
             held = None
         if held != value:
-            return f"column {path!r} ({type_name(kind)}) cannot hold the integer {value}"
+            shown = _shortened(str(value))
+            return f"column {path!r} ({type_name(kind)}) cannot hold the integer {shown}"
     return next(filter(None, (_rounded_within(*part) for part in parts)), None)
 
 
@@ -162,7 +163,16 @@ def _misfit(value: object, kind: Any, path: str, *, base64: bool) -> str | None:
     try:
         _rows(json.dumps({"it": value}).encode(), pa.schema([("it", kind)]), base64=base64)
     except ValueError:
-        given = json.dumps(value, ensure_ascii=False)
-        shown = given if len(given) <= _GIVEN_CHARACTERS else f"{given[:_GIVEN_CHARACTERS]}..."
-        return f"column {path!r} ({type_name(kind)}): given {shown}"
+        given = _shortened(json.dumps(value, ensure_ascii=False))
+        why = ", a time zone that the type does not keep" if _loses_zone(value, kind) else ""
+        return f"column {path!r} ({type_name(kind)}): given {given}{why}"
     return None
+
+
+def _loses_zone(value: object, kind: pa.DataType) -> bool:
+    is_zoned = isinstance(value, str) and re.search(ZONED, value) is not None
+    return is_zoned and is_local_time(kind)
+
+
+def _shortened(given: str) -> str:
+    return given if len(given) <= _GIVEN_CHARACTERS else f"{given[:_GIVEN_CHARACTERS]}..."

@@ -37,6 +37,7 @@ from raftlog.errors import (
     TopicNotFound,
     TopicRecreated,
 )
+from raftlog.redaction import shown_location
 
 if TYPE_CHECKING:
     from raftlog import LogClient, TopicInfo
@@ -292,7 +293,7 @@ def _check_resumable(file: str) -> None:
     if not Path(file).is_file():
         raise InvalidOption(
             option="--resume",
-            problem=f"needs a file that can be read again, and {file} is none",
+            problem=f"needs a file that can be read again, and {shown_location(file)} is none",
             advice="Save what comes to a file, and append that.",
         )
 
@@ -306,7 +307,7 @@ def _format(file: str, given: InputFormat | None) -> InputFormat:
     if found is None:
         raise InvalidOption(
             option="--format",
-            problem=f"is needed: the name {file!r} does not tell the format",
+            problem=f"is needed: the name {shown_location(file)!r} does not tell the format",
             advice="Give json, csv or parquet.",
         )
     return found
@@ -321,6 +322,6 @@ def _opened(file: str) -> BufferedReader:
     except OSError as error:
         raise InvalidOption(
             option="FILE",
-            problem=f"names a file that cannot be read: {file} ({error.strerror})",
+            problem=f"names a file that cannot be read: {shown_location(file)} ({error.strerror})",
             advice="Give an existing file, or - for standard input.",
         ) from error

@@ -1,7 +1,8 @@
 """Columns as Arrow's readers of text give them, brought into the topic's types.
 
-Arrow reads neither dates and times of day from JSON nor maps, no intervals and no base64. So these
-are read as texts, as lists of pairs and as bytes, and become what they are here, a batch at a time.
+Arrow reads neither dates and times of day from JSON nor maps, no intervals and no base64, and of a
+local time with a zone it drops the zone unsaid. So these are read as texts, as lists of pairs and
+as bytes, and become what they are here, a batch at a time.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from raftlog.cli.output import BASE64_PREFIX
 from raftlog.records.arrow_types import is_variant
 from raftlog.records.interval_text import intervals
 
+ZONED = r":.*(Z|[+-]\d\d(:?\d\d)?)$"
+"""A time with its zone. For Python's and for Arrow's regular expressions."""
+
 
 def readable_type(kind: pa.DataType) -> pa.DataType:
     """The type that Arrow's JSON reader is asked for, with all parts nullable."""
     types = pa.types
-    if types.is_date(kind) or types.is_time(kind) or types.is_duration(kind):
+    if types.is_date(kind) or types.is_time(kind) or types.is_duration(kind) or is_local_time(kind):
         return pa.string()
     if types.is_map(kind):
         pair = [("key", readable_type(kind.key_type)), ("value", readable_type(kind.item_type))]
@@ -41,8 +45,8 @@ def typed(found: pa.Array[Any], kind: pa.DataType, path: str, *, base64: bool) -
     types = pa.types
     if types.is_null(found.type):
         return found
-    if types.is_date(kind):
-        return pc.cast(found, kind)
+    if types.is_date(kind) or is_local_time(kind):
+        return pc.cast(found, kind)  # refuses a zone
     if types.is_time(kind) and types.is_string(found.type):
         return _times_of_day(found)
     if types.is_duration(kind):
@@ -64,6 +68,11 @@ def typed(found: pa.Array[Any], kind: pa.DataType, path: str, *, base64: bool) -
     if types.is_struct(kind):
         return _typed_struct(found, kind, path, base64=base64)
     return found
+
+
+def is_local_time(kind: Any) -> bool:
+    """Whether the type is TIMESTAMP_NTZ."""
+    return pa.types.is_timestamp(kind) and kind.tz is None
 
 
 def typed_list(found: Any, part: pa.DataType, path: str, *, base64: bool) -> pa.Array[Any]:

@@ -14,6 +14,7 @@ from raftlog.machines.commands import AttemptReference, TopicInfo
 from raftlog.machines.limits import INTEGER_MAX, REPLICAS_MAX
 from raftlog.machines.settings import TopicSetting, advice_on_settings, problem_of_setting
 from raftlog.machines.topic_names import is_topic_name
+from raftlog.redaction import shown_address
 
 ReadPreference = Literal["nearest", "leader", "follower", "observer"]
 """`nearest`: any replica, spread over the readers; `follower`: any voter but the leader;
@@ -206,7 +207,8 @@ def address_argument(address: object) -> str:
     that one can reach."""
     problem = None
     if not isinstance(address, str) or not is_address(address):
-        problem = f"is {shortened(address)}, which is not host:port"
+        shown = shown_address(address) if isinstance(address, str) else address
+        problem = f"is {shortened(shown)}, which is not host:port"
     elif is_any_host(address.rpartition(":")[0]):
         problem = f"is {address}, at which a node may listen, but where nobody can reach it"
     if problem is not None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from raftlog.config_hosts import is_address, shown_address
+from raftlog.config_hosts import is_address
 from raftlog.errors import InvalidOption
+from raftlog.redaction import shown_address
 
 
 def parse_servers(text: str) -> tuple[str, ...]:
@@ -14,7 +15,7 @@ def parse_servers(text: str) -> tuple[str, ...]:
         if not is_address(address):
             raise InvalidOption(
                 option="client.bootstrap_servers",
-                problem=f"holds {shown_address(address)!r}, which is not host:port",
+                problem=f"holds {shown_address(address, text)!r}, which is not host:port",
                 advice="Write for example 127.0.0.1:7401,127.0.0.1:7402,127.0.0.1:7403 "
                 "(--servers; in Spark raftlog.bootstrap.servers).",
             )

@@ -217,7 +217,8 @@ def batch_from_rows(
         values = [row.get(field.name) for row in rows]
         try:
             line = _silent_loss(values, kind, field.name)
-            columns.append(pa.array(values, _relaxed(field.type)))
+            if line is None:
+                columns.append(pa.array(values, _relaxed(field.type)))
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
             line = f"  differs: {field.name} {type_ddl(kind)}: {error}"
         if line is not None:
@@ -303,7 +304,7 @@ def _loss_by_value(values: Sequence[Any], kind: str) -> str | None:
         numbers = [value for value in values if value is not None]
         try:
             struct.pack(f"<{len(numbers)}f", *numbers)
-        except OverflowError:
+        except (OverflowError, struct.error):  # the latter of a very large integer
             return "given a number beyond its range"
     if kind == "timestamp_ntz" and any(getattr(value, "tzinfo", None) for value in values):
         return "given a datetime with a time zone, which it does not keep"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from raftlog.config_hosts import is_address
 from raftlog.core.types import NodeId
 from raftlog.errors import InvalidOption
+from raftlog.redaction import shown_address
 
 
 def parse_routes(text: str) -> dict[tuple[NodeId, NodeId], str]:
@@ -19,7 +20,7 @@ def parse_routes(text: str) -> dict[tuple[NodeId, NodeId], str]:
         if not (dialling.isdecimal() and dialled.isdecimal() and is_address(address)):
             raise InvalidOption(
                 option="server.peer_routes",
-                problem=f"holds {part!r}, which is not like 1>2=host:port",
+                problem=f"holds {shown_address(part)!r}, which is not like 1>2=host:port",
                 advice="Write for example 1>2=127.0.0.1:9012,2>1=127.0.0.1:9021.",
             )
         routes[NodeId(int(dialling)), NodeId(int(dialled))] = address

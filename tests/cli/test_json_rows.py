@@ -173,6 +173,8 @@ def test_json_that_is_nested_too_deep_is_an_error_and_not_a_crash() -> None:
         ("x double", '{"x": -9007199254740993}', "x"),
         ("x float", '{"x":16777217}', "x"),
         ("x float", '{"x": 1%s}' % ("0" * 60), "x"),
+        ("x double", '{"x": 1%s}' % ("0" * 400), "x"),
+        ("x struct<y: array<double>>", '{"x": {"y": [-1%s]}}' % ("0" * 400), "x.y[0]"),
         ("x double, id bigint", '{"id": 1}\n{"id": 2, "x": 18446744073709551615}', "x"),
         ("x array<double>", '{"x": [0.5, 9007199254740993]}', "x[1]"),
         ("x struct<y: float>", '{"x": {"y": 16777217}}', "x.y"),
@@ -212,3 +214,47 @@ def test_a_number_beyond_a_types_range_is_not_read_as_infinite() -> None:
             csv_rows(line, ["f", "d"], schema, [], base64=False)
     said = csv_rows(b"inf,-inf\n1e38,1e308\n", ["f", "d"], schema, [], base64=False)
     assert said.to_pylist()[0] == {"f": float("inf"), "d": float("-inf")}
+
+
+# ---------------------------------------------------------------- times without a zone
+
+
+LOCAL = schema_of(
+    "at timestamp_ntz, part struct<at: timestamp_ntz>, ats array<timestamp_ntz>, "
+    "by_at map<timestamp_ntz, timestamp_ntz>"
+)
+
+
+def test_a_local_time_is_read_as_it_is_written() -> None:
+    text = "2020-01-01 00:30:00.25"
+    line = {"at": "2020-01-01T00:30", "part": {"at": text}, "ats": [text, None]}
+    rows = read(json.dumps(line | {"by_at": {text: "2020-01-01"}}).encode() + b"\n{}\n", LOCAL)
+    at = datetime.datetime(2020, 1, 1, 0, 30)
+    exact = at + datetime.timedelta(milliseconds=250)
+    assert rows[0] == {
+        "at": at,
+        "part": {"at": exact},
+        "ats": [exact, None],
+        "by_at": {exact: datetime.datetime(2020, 1, 1)},
+    }
+    assert set(rows[1].values()) == {None}
+
+
+@pytest.mark.parametrize("zone", ["Z", "+02:00", "-0230", "+14"])
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        ('"at": "%s"', "at"),
+        ('"part": {"at": "%s"}', "part.at"),
+        ('"ats": ["2020-01-01", "%s"]', "ats[1]"),
+        ('"by_at": {"2020-01-01": "%s"}', 'by_at["2020-01-01"]'),
+        ('"by_at": {"%s": null, "2020-01-01": null}', "by_at, its key"),
+    ],
+)
+def test_a_local_time_with_a_zone_is_refused(value: str, path: str, zone: str) -> None:
+    time = f"2020-01-01T00:00:00{zone}"
+    with pytest.raises(ValueError, match="column") as caught:
+        json_rows(f"{{{value % time}}}".encode(), arrow_schema(LOCAL), base64=False)
+    assert f"column {path!r}" in str(caught.value)
+    assert time in str(caught.value)
+    assert "time zone" in str(caught.value) or "its key" in path

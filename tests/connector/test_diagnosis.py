@@ -19,7 +19,7 @@ from raftlog.errors import (
     UnknownWriter,
 )
 from raftlog.spark.checkpoint import read_checkpoint
-from raftlog.spark.diagnosis import RECENT_S, LogSays, Writer, judge
+from raftlog.spark.diagnosis import RECENT_S, LogSays, Sink, Writer, judge
 from raftlog.spark.findings import Finding, Kind, exit_code
 from raftlog.spark.offsets import Cluster, TopicWatermark
 from tests.connector.checkpoints import CLUSTER, FILES, KAFKA, NONE, QUERY, Folder, grown, ours
@@ -209,7 +209,7 @@ def test_a_writer_of_another_query_means_that_the_checkpoint_was_lost(done):
 
 
 def test_a_topic_that_does_not_know_the_query_refuses_it(done):
-    said = says(sink="delays")
+    said = says(sinks=(Sink(topic="delays"),))
     finding = found(done, said)[Kind.UNKNOWN_WRITER]
     error = UnknownWriter(writer=QUERY, epoch=3, cluster=CLUSTER, servers="127.0.0.1:7401")
     assert (finding.cause, finding.remedy) == (error.cause, error.remedy)
@@ -218,10 +218,23 @@ def test_a_topic_that_does_not_know_the_query_refuses_it(done):
 
 
 def test_a_topic_that_is_gone_is_told_from_one_that_was_created_again(done):
-    said = says(sink="delays", sink_exists=False)
+    said = says(sinks=(Sink(topic="delays", exists=False),))
     finding = found(done, said)[Kind.TOPIC_GONE]
     assert "There is no topic 'delays'. The query's next batch, 3, is refused." in finding.cause
     assert code(done, said) == ExitCode.DATA_LOSS
+
+
+def test_topics_that_rows_named_are_missed_beside_those_that_know_the_writer(done):
+    gone = Sink(topic="one", exists=False, writer="app", each_batch=False)
+    again = Sink(topic="two", writer="app", each_batch=False)
+    said = says(stream(0, name="app", each_batch=False), sinks=(gone, again), writer_name="app")
+    findings = found(done, said)
+    assert set(findings) == {Kind.SAFE, Kind.TOPIC_GONE, Kind.UNKNOWN_WRITER}
+    assert findings[Kind.TOPIC_GONE].about == "topic 'one'"
+    assert "next batch that has rows for it is refused" in findings[Kind.TOPIC_GONE].cause
+    assert findings[Kind.UNKNOWN_WRITER].about == "topic 'two'"
+    assert "writer 'app'" in findings[Kind.UNKNOWN_WRITER].cause
+    assert "It refuses the next batch that has rows for it." in findings[Kind.UNKNOWN_WRITER].cause
 
 
 def test_a_sink_that_nobody_named_and_no_topic_knows_is_not_judged(done):

@@ -307,7 +307,7 @@ def test_rows_become_a_batch_and_a_missing_key_is_null():
         ({"id": 1.5}, "id BIGINT"),
         ({"id": 2**63}, "id BIGINT"),
         ({"name": "a"}, "id: a null"),
-        ({"id": True}, "id BIGINT: Expected integer"),
+        ({"id": True}, "id BIGINT; given bool"),
         ({"id": 1, "name": 5}, "name STRING"),
         ({"id": 1, "day": datetime.datetime(2013, 1, 1, 5)}, "day DATE; given datetime"),
         ({"id": 1, "many": [{"x": 2.5}]}, "many.x INT; given float"),
@@ -364,7 +364,9 @@ def test_rows_give_times_and_intervals_as_python_s_own_types_only():
     [
         ("float", 1e300, "beyond its range"),
         ("float", -1e39, "beyond its range"),
+        ("float", 10**40, "beyond its range"),
         ("array<float>", [1.0, 1e300], "beyond its range"),
+        ("array<float>", [-(10**400)], "beyond its range"),
         ("float", True, "given bool"),
         ("double", True, "given bool"),
         ("date", 5, "given int"),

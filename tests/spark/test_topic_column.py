@@ -26,6 +26,8 @@ from raftlog.errors import (
     UnknownWriter,
 )
 from raftlog.spark import written_topics
+from raftlog.spark.doctor import examine
+from raftlog.spark.findings import Kind
 from raftlog.spark.staging import Staging
 from raftlog.spark.writer import StagedMessage, batch_writer, stream_writer
 from tests.spark.conftest import Lab, failure, finish
@@ -133,6 +135,29 @@ def test_a_query_killed_between_the_commits_of_two_topics_completes_the_batch(la
     assert [field.name for field in lab.client.describe_topic(odd).schema.fields] == ["id", "s"]
     (of_odd,) = lab.client.writers.scan(odd)
     assert of_odd.last_epoch == 1, "batch 2 has no rows for it"
+
+
+def test_the_doctor_misses_each_topic_that_is_gone_or_was_created_again(lab):
+    even, odd = f"{lab.topic}-0", f"{lab.topic}-1"
+
+    def asked() -> list[tuple[Kind, str]]:
+        found = examine(str(lab.checkpoint), lab.client)
+        return [(each.kind, each.about.partition(",")[0]) for each in found.findings]
+
+    for file, *rows in (("a", 1, 2), ("b", 3, 4)):
+        lab.rows_file(file, *rows)
+        finish(lab.sink(by_parity(lab), topic=None).start())
+    both = [(Kind.SAFE, f"topic {even!r}"), (Kind.SAFE, f"topic {odd!r}")]
+    assert [each for each in asked() if each[0] is not Kind.NOT_JUDGED] == both
+    lab.client.delete_topic(odd)
+    assert asked()[0] == (Kind.TOPIC_GONE, f"topic {odd!r}")
+    lab.client.create_topic(odd, "id bigint, s string")
+    assert asked()[0] == (Kind.UNKNOWN_WRITER, f"topic {odd!r}")
+    lab.client.delete_topic(odd)
+    lab.client.delete_topic(even)
+    assert asked()[:2] == [(Kind.TOPIC_GONE, f"topic {name!r}") for name in (even, odd)]
+    lab.rows_file("c", 5)
+    assert "first batch with rows for it" in failure(lab.sink(by_parity(lab), topic=None).start())
 
 
 def test_a_batch_write_goes_to_the_topics_of_its_rows_and_a_rerun_is_a_no_op(lab):

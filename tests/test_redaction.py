@@ -1,0 +1,59 @@
+"""What somebody gave, in a message: without what may be secret in it."""
+
+from __future__ import annotations
+
+import pytest
+
+from raftlog.redaction import shown_address, shown_location, shown_value, without_secrets
+
+
+@pytest.mark.parametrize(
+    ("location", "shown"),
+    [
+        ("s3://KEY:planted@bucket/a/b?region=x", "s3://KEY:***@bucket/a/b?region=x"),
+        ("s3://KEY@bucket/a", "s3://KEY@bucket/a"),
+        ("s3:/KEY:planted@bucket/a", "s3:/KEY:***@bucket/a"),
+        ("//KEY:planted@bucket/a", "//KEY:***@bucket/a"),
+        ("file:/a:planted@c/x", "file:/a:***@c/x"),
+        ("KEY:planted@c/x", "KEY:***@c/x"),
+        ("./a:b@c/x", "./a:b@c/x"),
+        ("/a:b@c/x", "/a:b@c/x"),
+        (
+            "abfs://c@store/a?tenant_id=t&client_secret=planted",
+            "abfs://c@store/a?tenant_id=t&client_secret=***",
+        ),
+        ("s3://KEY:pl/an?t#ed@bucket/x", "s3://KEY:***@bucket/x"),
+        ("s3://KEY:a@bucket/banana", "s3://KEY:***@bucket/banana"),
+        ("abfss://c@store/x?sv=1&sig=planted%2Bmore&se=2", "abfss://c@store/x?sv=1&sig=***&se=2"),
+        ("/data/a:planted@b?token=1", "/data/a:planted@b?token=1"),
+        ("file:/data/a", "file:/data/a"),
+    ],
+)
+def test_what_is_secret_in_a_uri_is_not_shown(location, shown):
+    assert shown_location(location) == shown
+    told = without_secrets(f"Cannot parse URI: '{location}': planted+more, pl/an?t#ed", location)
+    assert f"'{shown}'" in told
+    assert "pl/an?t#ed" not in told or "pl/an" not in location
+    assert "planted+more" not in told or "sig" not in location
+
+
+@pytest.mark.parametrize(
+    ("address", "within", "shown"),
+    [
+        ("node-1:7401", "", "node-1:7401"),
+        ("user:planted@node-1:7401", "", "***@node-1:7401"),
+        ("user:planted%40node-1:7401", "", "***%40node-1:7401"),
+        ("user:pl@nted@node-1:7401", "", "***@node-1:7401"),
+        ("user:pl", "user:pl,nted@node-1:7401,node-2:7401", "***@node-1:7401,node-2:7401"),
+        ("bad", "bad,node-2:7401", "bad"),
+    ],
+)
+def test_an_address_is_shown_without_a_user(address: str, within: str, shown: str) -> None:
+    assert shown_address(address, within) == shown
+
+
+def test_a_value_is_shown_in_short_and_a_key_not_at_all() -> None:
+    assert shown_value("soon") == "'soon'"
+    assert shown_value("x" * 5000) == repr("x" * 200 + "...")
+    key = "-----BEGIN PRIVATE KEY-----\nplanted\n-----END PRIVATE KEY-----\n"
+    assert "planted" not in shown_value(key)
