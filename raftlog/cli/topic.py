@@ -223,6 +223,14 @@ def alter(
             drop_not_null=drop_not_null or (),
         )
     _show_topic(topic, output)
+    if add:
+        say(_ADDED)
+
+
+_ADDED = (
+    "Queries that run now go on with the columns that they began with: what they copy from this "
+    "topic has no values in the new ones, for good. Restart them before such values are written."
+)
 
 
 def _rename(text: str) -> tuple[str, str]:

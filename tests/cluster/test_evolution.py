@@ -101,10 +101,12 @@ def test_the_command_line_alters_columns_and_says_why_it_does_not(cluster: Proce
         done = alter("--add", "gate string", "--rename", "id=number", "--drop", "note", "--yes")
         assert done.returncode == ExitCode.OK, done.stderr
         assert "version 2: number BIGINT, gate STRING" in done.stdout
+        assert "Restart them before such values are written" in done.stderr
         more = alter("--add", "a int, b int", "--add", "c float", "--add", "d int")
         assert "number BIGINT, gate STRING, a INT, b INT, c FLOAT, d INT" in more.stdout
         more = alter("--type", "a bigint", "--type", "b bigint, c double", "--type", "d bigint")
         assert "a BIGINT, b BIGINT, c DOUBLE, d BIGINT" in more.stdout
+        assert more.stderr == "", "nothing was added"
         narrow = alter("--type", "number int")
         assert "number: BIGINT in the topic, INT asked for" in narrow.stderr
         assert "write a new topic" in narrow.stderr
