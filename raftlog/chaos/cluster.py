@@ -35,6 +35,9 @@ _ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PORTS_FROM, _PORTS_TO = 20_000, 30_000
 """Below the range from which the kernel takes ports for outgoing connections."""
 
+_LINES_SHOWN = 25
+"""So many of each node's log are added to an error."""
+
 
 @dataclass(slots=True)
 class ProcessCluster:
@@ -112,8 +115,18 @@ class ProcessCluster:
     def __enter__(self) -> ProcessCluster:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is not None:
+            error.add_note(self._last_lines())
         self.stop()
+
+    def _last_lines(self) -> str:
+        """What the nodes logged last."""
+        parts = []
+        for node, log in sorted(self.logs.items()):
+            lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+            parts += [f"the last lines of node {node}'s log:", *lines[-_LINES_SHOWN:]]
+        return "\n".join(parts)
 
     @property
     def servers(self) -> str:
