@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
     from raftlog.auth.caller import Caller, Means
+    from raftlog.auth.quotas import Limit, Quota
     from raftlog.auth.rights import Grant, Kind, Resource, Right
     from raftlog.client.access import AccessControl
     from raftlog.client.arguments import ReadPreference
@@ -30,6 +31,7 @@ if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
     from raftlog.client.log_client import LogClient, SchemaLike
     from raftlog.client.positions import ReaderLag, ReaderPositions
     from raftlog.client.producer import Producer, Rows
+    from raftlog.client.quotas import IdentityQuotas
     from raftlog.client.watermark import NodeAnswer, ReplicaWatermark, Watermark
     from raftlog.client.writers import TopicWriters
     from raftlog.config import ClientSettings
@@ -67,9 +69,12 @@ _HOMES = {
     "Means": "raftlog.auth.caller",
     "Grant": "raftlog.auth.rights",
     "Kind": "raftlog.auth.rights",
+    "Limit": "raftlog.auth.quotas",
+    "Quota": "raftlog.auth.quotas",
     "Resource": "raftlog.auth.rights",
     "Right": "raftlog.auth.rights",
     "AccessControl": "raftlog.client.access",
+    "IdentityQuotas": "raftlog.client.quotas",
     "Producer": "raftlog.client.producer",
     "Attempt": "raftlog.client.attempt",
     "Watermark": "raftlog.client.watermark",
@@ -131,9 +136,12 @@ __all__ = [
     "Means",
     "Grant",
     "Kind",
+    "Limit",
+    "Quota",
     "Resource",
     "Right",
     "AccessControl",
+    "IdentityQuotas",
     "LogEntry",
     "Producer",
     "Attempt",

@@ -44,6 +44,14 @@ class AuthSettings(Section):
         le=86_400.0,
     )
 
+    quota_wait_max_s: float = setting(
+        2.0,
+        "How long a call of somebody over their quota is held back, s. One that would have to wait "
+        "longer is refused, and its client tries again.",
+        ge=0.0,
+        le=60.0,
+    )
+
     @property
     def admin_identities(self) -> frozenset[str]:
         """Those of `admins`."""

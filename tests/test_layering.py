@@ -206,6 +206,8 @@ PACKAGES = {
         ours=(
             "raftlog.auth.caller",
             "raftlog.auth.grant_keys",
+            "raftlog.auth.quota_keys",
+            "raftlog.auth.quotas",
             "raftlog.auth.rights",
             "raftlog.config_secrets",
             "raftlog.discovery",
@@ -317,6 +319,7 @@ PACKAGES = {
     "raftlog": Package(
         ours=(
             "raftlog.auth.caller",
+            "raftlog.auth.quotas",
             "raftlog.auth.rights",
             "raftlog.client",
             "raftlog.config",

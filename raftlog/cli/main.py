@@ -30,6 +30,7 @@ from raftlog.cli import (
     lag,
     login,
     produce,
+    quota,
     scrub,
     serve,
     status,
@@ -81,6 +82,7 @@ app.command("down")(down.down)
 app.command("certs")(certs.certs)
 app.add_typer(tokens.app, name="tokens")
 app.add_typer(acl.app, name="acl")
+app.add_typer(quota.app, name="quota")
 app.command("login")(login.login)
 app.command("logout")(login.logout)
 app.command("whoami")(login.whoami)

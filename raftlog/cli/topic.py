@@ -48,6 +48,10 @@ app = typer.Typer(
 )
 
 NameArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
+DropNotNullOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COLUMN", help="Let a column be null; repeatable.", show_default=False),
+]
 
 
 @app.command()
@@ -187,12 +191,7 @@ def alter(
             show_default=False,
         ),
     ] = None,
-    drop_not_null: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN", help="Let a column be null; repeatable.", show_default=False
-        ),
-    ] = None,
+    drop_not_null: DropNotNullOption = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     servers: ServersOption = None,
     output: FormatOption = Format.TABLE,

@@ -8,12 +8,10 @@ from raftlog.auth import grant_keys
 from raftlog.auth.caller import Caller
 from raftlog.auth.rights import Grant, Grants, Resource, Right, problem_of_grant
 from raftlog.client.arguments import text_argument
+from raftlog.client.key_updates import update
 from raftlog.client.key_values import KeyValueStore
-from raftlog.errors import InvalidOption, VersionConflict
+from raftlog.errors import InvalidOption
 from raftlog.machines.limits import KEY_CHARACTERS_MAX
-
-_TRIES = 20
-"""So often somebody else may change the same grant in between. No setting: people do it."""
 
 
 class AccessControl:
@@ -109,22 +107,14 @@ class AccessControl:
                 problem=f"and the resource take {len(key)} characters",
                 advice=f"Use shorter names: {KEY_CHARACTERS_MAX} are allowed in all.",
             )
-        for left in reversed(range(_TRIES)):
-            found = self._store.get(key)
-            had = _decoded(key, found.value).rights if found is not None else frozenset()
-            version = found.version if found is not None else 0
+
+        def changed_value(value: bytes | None) -> bytes | None:
+            had = frozenset() if value is None else _decoded(key, value).rights
             grant = Grant(to=to, resource=resource, rights=changed(had))
-            try:
-                if grant.rights:
-                    self._store.put(key, grant_keys.encode(grant), expected=version)
-                    return grant
-                if found is not None:
-                    self._store.delete(key, expected=version)
-                return None
-            except VersionConflict:
-                if left == 0:
-                    raise
-        raise AssertionError("the last try returns or raises")
+            return grant_keys.encode(grant) if grant.rights else None
+
+        value = update(self._store, key, changed_value)
+        return None if value is None else _decoded(key, value)
 
 
 def _checked(to: str, rights: Sequence[Right], resource: Resource) -> Grant:

@@ -26,6 +26,7 @@ from raftlog.client.epoch_key import check_key
 from raftlog.client.groups import Groups
 from raftlog.client.positions import ReaderPositions
 from raftlog.client.producer import Producer, Rows
+from raftlog.client.quotas import IdentityQuotas
 from raftlog.client.retries import Deadline
 from raftlog.client.shared_producers import SharedProducers
 from raftlog.client.topic_reads import TopicReads
@@ -86,6 +87,8 @@ class LogClient(TopicReads):
         """The writers that topics remember for exactly-once."""
         self.acl = AccessControl(self.kv)
         """Who may do what."""
+        self.quotas = IdentityQuotas(self.kv)
+        """How much callers may use of each node."""
         self.groups = Groups(connection)
         """What any group of the cluster has and does."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 from raftlog.errors.exit_code import ExitCode
@@ -271,6 +272,35 @@ class Overloaded(Unavailable):
         if self.holder:
             return f'Wait. If it stays so, see docs/OPERATIONS.md, "{self.queue}".'
         return f"Send less at once, or raise {self.queue} in conf/raftlog.toml."
+
+
+@dataclass(kw_only=True, eq=False)
+class QuotaExceeded(Unavailable):
+    """`identity` uses more of a node than its quota allows: `quota` is a value of
+    `raftlog.auth.quotas.Limit`, `limit` what it may use, and `seconds` how long it has to wait, if
+    that is known. Nothing was done."""
+
+    grpc_status = "RESOURCE_EXHAUSTED"
+
+    identity: str
+    quota: str
+    limit: int
+    seconds: str = ""
+
+    @property
+    def cause(self) -> str:
+        when = f", and may go on in {self.seconds} s" if self.seconds else ""
+        return (
+            f"{self.identity!r} is over its quota of this node, {self.quota}: {self.limit}{when}."
+        )
+
+    @property
+    def remedy(self) -> str:
+        option = f"--{self.quota.replace('_', '-')}"
+        return (
+            "Use less at once. An admin can raise it: "
+            f"raftlog quota set {shlex.quote(self.identity)} {option} NUMBER"
+        )
 
 
 @dataclass(kw_only=True, eq=False)

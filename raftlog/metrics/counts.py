@@ -25,6 +25,10 @@ CANCELLED = "cancelled"
 BEGUN, WON = "begun", "won"
 """How far an election came."""
 
+OTHERS = "(others)"
+"""The identity of those that are too many to have series of their own."""
+_IDENTITIES_MAX = 100
+
 _CALL_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _DISK_BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1, 5)
 
@@ -84,6 +88,20 @@ class Counts:
             ["reason"],
             registry=self.registry,
         )
+        self._held_back = Counter(
+            "raftlog_quota_wait_seconds",
+            "How long calls and streams were held back by their callers' quotas, by identity (the "
+            "first 100; then they count as (others)) and limit.",
+            ["identity", "limit"],
+            registry=self.registry,
+        )
+        self._over_quota = Counter(
+            "raftlog_quota_refusals",
+            "Calls that were refused because their callers were over their quotas.",
+            ["identity", "limit"],
+            registry=self.registry,
+        )
+        self._identities: set[str] = set()
         for outcome in (BEGUN, WON):
             self._elections.labels(outcome)  # there from the start, so that a first one is a change
 
@@ -94,6 +112,19 @@ class Counts:
     def stranger(self, reason: str) -> None:
         """A call was refused because nobody knows who made it."""
         self._strangers.labels(reason).inc()
+
+    def held_back(self, identity: str, limit: str, seconds: float) -> None:
+        """A call or stream waits for so long, for the sake of its caller's quota."""
+        self._held_back.labels(self._shown(identity), limit).inc(seconds)
+
+    def over_quota(self, identity: str, limit: str) -> None:
+        """A call was refused, because its caller was over its quota."""
+        self._over_quota.labels(self._shown(identity), limit).inc()
+
+    def _shown(self, identity: str) -> str:
+        if len(self._identities) < _IDENTITIES_MAX:
+            self._identities.add(identity)
+        return identity if identity in self._identities else OTHERS
 
     def call(self, name: str, received_bytes: int) -> CallCount:
         """A call of this name has come."""

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from raftlog.auth import grant_keys
+from raftlog.auth import grant_keys, quota_keys
 from raftlog.auth.caller import Caller
+from raftlog.auth.quotas import EVERYBODY
 from raftlog.auth.rights import (
     EVERYTHING,
     Resource,
@@ -128,6 +129,8 @@ class Allowed:
                 return [Need(Right.ADMIN, grant_keys.names_of(key)[1])]
             except ValueError:
                 return [Need(Right.ADMIN, EVERYTHING)]
+        if key.startswith(quota_keys.KEY_PREFIX):
+            return [Need(Right.ADMIN, EVERYTHING)]
         if key.startswith(reader_positions.KEY_PREFIX):
             return [Need(Right.READ, topic_named(reader_positions.names_of(key)[1]))]
         if key.startswith(WRITTEN_PREFIX):
@@ -166,17 +169,12 @@ class Allowed:
         return topic is None or self._sees(who, topic.name)
 
     def sees_key(self, who: Caller | None, found: KeyValue | KeyChange) -> bool:
-        """Whether the caller may read it: also what is granted to itself. Raises
-        `RightsUnknown`."""
+        """Whether the caller may read it: also what is granted to itself, and its own quota.
+        Raises `RightsUnknown`."""
         if not self.rights.asked:
             return True
-        if who is not None and found.key.startswith(grant_keys.KEY_PREFIX):
-            try:
-                to = grant_keys.names_of(found.key)[0]
-            except ValueError:
-                to = ""
-            if to in names_of(who):
-                return True
+        if who is not None and _is_for(found.key, names_of(who)):
+            return True
         needs = self.of_key(Right.READ, found.key, found.value)
         return all(self.rights.allow(who, need.right, need.on) for need in needs)
 
@@ -191,6 +189,18 @@ class Allowed:
             ),
             set_aside=view.set_aside if shows_folders else (),
         )
+
+
+def _is_for(key: str, names: frozenset[str]) -> bool:
+    """Whether a key gives rights to one of these names, or is the quota of one or of everybody."""
+    try:
+        if key.startswith(grant_keys.KEY_PREFIX):
+            return grant_keys.names_of(key)[0] in names
+        if key.startswith(quota_keys.KEY_PREFIX):
+            return quota_keys.name_of(key) in names | {EVERYBODY}
+    except ValueError:
+        pass  # the key of none, which only an admin may see
+    return False
 
 
 # ---------------------------------------------------------------- the table

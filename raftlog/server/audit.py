@@ -24,8 +24,8 @@ from typing import Any
 import cachetools
 import structlog
 
+from raftlog.auth import grant_keys, quota_keys
 from raftlog.auth.caller import Caller
-from raftlog.auth.grant_keys import KEY_PREFIX
 from raftlog.config_audit import AuditSettings
 from raftlog.errors import Forbidden, NotLeader, PathUnusable, WriterOfAnother
 from raftlog.wire import calls
@@ -51,7 +51,7 @@ ACTS = frozenset(
     )
 )
 """Calls that change what there is, who stands where, or what is kept. To write and read records and
-keys is what a cluster is for, and no act, except for the keys that are grants."""
+keys is what a cluster is for, and no act, except for the keys that are grants or quotas."""
 
 _NO_ACT = NotLeader.__name__
 _REFUSALS = frozenset((Forbidden.__name__, WriterOfAnother.__name__))
@@ -96,7 +96,7 @@ class AuditLog:
     ) -> None:
         """This came of a call. Kept if it was to change what is of interest, or was refused for
         want of a right: that once a minute for each caller and call."""
-        if call in ACTS or _changes_grants(request):
+        if call in ACTS or _governs(request):
             if outcome != _NO_ACT:
                 self._take(call, _what(request), caller, peer, outcome)
         elif outcome in _REFUSALS and caller is not None:
@@ -145,8 +145,11 @@ class _File(logging.handlers.RotatingFileHandler):
         log.error("audit line lost", cause="its file cannot be written", line=record.getMessage())
 
 
-def _changes_grants(request: object) -> bool:
-    return isinstance(request, PutKeyCall | DeleteKeyCall) and request.key.startswith(KEY_PREFIX)
+def _governs(request: object) -> bool:
+    """Whether it is to change what others may do or use."""
+    return isinstance(request, PutKeyCall | DeleteKeyCall) and request.key.startswith(
+        (grant_keys.KEY_PREFIX, quota_keys.KEY_PREFIX)
+    )
 
 
 def _what(request: object) -> Mapping[str, Any]:

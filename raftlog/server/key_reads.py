@@ -20,6 +20,8 @@ class KeyReads:
     def __init__(self, node: Node, services: KvServices) -> None:
         self._node = node
         self._services = services
+        self._stores: tuple[KvInfo, ...] = ()
+        """The cluster's store, once there is one: it stays."""
 
     async def read(self, prefix: str, *, try_timeout_s: float = TRY_TIMEOUT_S) -> list[KeyValue]:
         """The keys that begin so, as of now or later. Raises a `RaftlogError` where nobody
@@ -28,16 +30,18 @@ class KeyReads:
             return await self._read(prefix, try_timeout_s)
 
     async def _read(self, prefix: str, try_timeout_s: float) -> list[KeyValue]:
-        opened = await ask_leader(
-            OPEN_KV,
-            self._services.open_kv,
-            OpenKv(create=False),
-            others=self._node.other_addresses(),
-            channels=self._node.channels,
-            try_timeout_s=try_timeout_s,
-        )
+        if not self._stores:
+            opened = await ask_leader(
+                OPEN_KV,
+                self._services.open_kv,
+                OpenKv(create=False),
+                others=self._node.other_addresses(),
+                channels=self._node.channels,
+                try_timeout_s=try_timeout_s,
+            )
+            self._stores = opened.kvs
         found: list[KeyValue] = []
-        for kv in opened.kvs:
+        for kv in self._stores:
             while await self._read_page(kv, prefix, found, try_timeout_s):
                 pass
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 
-from raftlog.auth import grant_keys
+from raftlog.auth import grant_keys, quota_keys
 from raftlog.comparison import Trust
 from raftlog.core.types import GroupId, LogIndex, NodeId
 from raftlog.errors import (
@@ -114,6 +114,8 @@ class KvServices:
 
     async def _write(self, local: LocalReplica, command: KeyWrite) -> calls.WriteReply:
         check_sense(type(command).__name__, problem_of_key_write(command))
+        if command.key.startswith(quota_keys.KEY_PREFIX):
+            self._check_quota(command)
         if not command.key.startswith(grant_keys.KEY_PREFIX):
             return await self._written(local, command)
         async with self._granting:
@@ -133,6 +135,16 @@ class KvServices:
         except ValueError as error:
             raise MalformedRequest(call="a grant", what=str(error)) from None
         self._allowed.rights.check_change(caller(), grants_of(keys), to, resource, grant)
+
+    def _check_quota(self, command: KeyWrite) -> None:
+        """Refuse a quota that nobody can read, or that limits nobody. Raises `MalformedRequest`,
+        `InvalidOption`."""
+        self._allowed.rights.check_asked("quota", "limits callers")
+        if isinstance(command, PutKey):
+            try:
+                quota_keys.decode(command.key, command.value)
+            except ValueError as error:
+                raise MalformedRequest(call="a quota", what=str(error)) from None
 
     async def _written(self, local: LocalReplica, command: KeyWrite) -> calls.WriteReply:
         written = accepted(KeyWritten, await self._node.propose(local, command))

@@ -22,7 +22,7 @@ import uvloop
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from prometheus_client import GCCollector, PlatformCollector, ProcessCollector
 
-from raftlog.auth.grant_keys import KEY_PREFIX
+from raftlog.auth import grant_keys, quota_keys
 from raftlog.config import Settings
 from raftlog.config_auth import refuse_bare_auth
 from raftlog.config_hosts import PORT_MAX, is_loopback
@@ -44,13 +44,13 @@ from raftlog.machines.topic import TopicMachine
 from raftlog.metrics.port import MetricsPort
 from raftlog.metrics.state import StateCollector
 from raftlog.server.admission import Admission, Authenticator
-from raftlog.server.allowed import Allowed
 from raftlog.server.announcing import announce, announcer_of
 from raftlog.server.audit import AuditLog
 from raftlog.server.compactor import COMPACTION_PROGRAM, Compactor
 from raftlog.server.leases import LeaseWatch
 from raftlog.server.listener import Listener, Port, generic_handlers
 from raftlog.server.memory import collect_seldom, keep_freed_memory
+from raftlog.server.meters import Meters
 from raftlog.server.node import Node
 from raftlog.server.registration import register
 from raftlog.server.rights import Rights
@@ -150,8 +150,8 @@ async def _serve(
         boot_id=uuid.uuid4().hex,
         fail=fail,
     )
-    services = Services(node, Rights(settings.auth, asked=_asks_callers(settings)))
-    gate = _gate(settings, node, services.allowed)
+    services = _services(settings, node)
+    gate = _gate(settings, node, services)
     metrics = _metrics_port(settings, node, gate, addresses[node_id], data)
     streams = PeerStreams(node, proven=channels.encrypted)
     healths = health.aio.HealthServicer()
@@ -170,7 +170,7 @@ async def _serve(
     node.spawn(_answer_scrapes(metrics))
     node.spawn(register(node, services))
     node.spawn(_watch_leases(node))
-    node.spawn(_follow_grants(services))
+    node.spawn(_follow_keys(services))
     if announcer is not None:
         node.spawn(announce(node, announcer))
     log.info("serving", node=node_id, address=addresses[node_id], pid=os.getpid())
@@ -190,10 +190,23 @@ async def _serve(
         raise failure[0]
 
 
-def _gate(settings: Settings, node: Node, allowed: Allowed) -> CallGate:
+def _services(settings: Settings, node: Node) -> Services:
+    """What answers calls."""
+    rights = Rights(settings.auth, asked=_asks_callers(settings))
+    meters = Meters(settings.auth, node.counts, requests_max=settings.server.requests_max)
+    return Services(node, rights, meters)
+
+
+def _gate(settings: Settings, node: Node, services: Services) -> CallGate:
     """What every call passes, with the audit log, if there is to be one. Raises `PathUnusable`."""
-    audit = AuditLog(settings.audit, node.node) if settings.audit.file else None
-    return CallGate(settings.server, node.identity.cluster_id, node.counts, allowed, audit)
+    return CallGate(
+        settings.server,
+        node.identity.cluster_id,
+        node.counts,
+        services.allowed,
+        services.meters,
+        AuditLog(settings.audit, node.node) if settings.audit.file else None,
+    )
 
 
 def _channels(settings: Settings, cluster_id: str, node: NodeId) -> PeerChannels:
@@ -308,10 +321,14 @@ async def _answer_scrapes(port: MetricsPort | None) -> None:
         await asyncio.to_thread(port.stop)
 
 
-async def _follow_grants(services: Services) -> None:
-    """Until the node stops."""
-    read = partial(services.keys.read, KEY_PREFIX, try_timeout_s=_GRANTS_TRY_S)
-    await services.rights.follow(read)
+async def _follow_keys(services: Services) -> None:
+    """Follow grants and quotas until the node stops, if it asks callers who they are."""
+    if services.rights.asked:
+        read = partial(services.keys.read, try_timeout_s=_GRANTS_TRY_S)
+        await asyncio.gather(
+            services.rights.follow(partial(read, grant_keys.KEY_PREFIX)),
+            services.meters.follow(partial(read, quota_keys.KEY_PREFIX)),
+        )
 
 
 async def _watch_leases(node: Node) -> None:

@@ -87,12 +87,7 @@ class Rights:
         one that takes the caller's own admin right. So who may grant everything can lose that only
         by another who may, and somebody always can; the first grant is that of its maker. Raises
         `Forbidden`, `LockedOut`, `InvalidOption`."""
-        if not self.asked:
-            raise InvalidOption(
-                option="acl",
-                problem="grants rights, and the nodes ask nobody who they are",
-                advice="Give them auth.tokens_file, auth.oidc_issuer or tls.client_certificates.",
-            )
+        self.check_asked("acl", "grants rights")
         if self._may_all(who):
             return
         assert who is not None, "who is asked is known"
@@ -104,6 +99,15 @@ class Rights:
         ):
             problem = "it is the first grant" if not grants else "it takes their own"
             raise LockedOut(identity=who.identity, problem=problem)
+
+    def check_asked(self, verb: str, does: str) -> None:
+        """Refuse what makes sense only where callers are known. Raises `InvalidOption`."""
+        if not self.asked:
+            raise InvalidOption(
+                option=verb,
+                problem=f"{does}, and the nodes ask nobody who they are",
+                advice="Give them auth.tokens_file, auth.oidc_issuer or tls.client_certificates.",
+            )
 
     def _may_all(self, who: Caller | None) -> bool:
         """A node has all that there is on its disk. Who is nobody's caller was not asked."""
@@ -124,8 +128,6 @@ class Rights:
 
     async def follow(self, read: Callable[[], Awaitable[Sequence[KeyValue]]]) -> None:
         """Read the grants again and again, until the node stops."""
-        if not self.asked:
-            return
         while True:
             await self._read(read)
             await asyncio.sleep(self._settings.rights_check_s)

@@ -21,6 +21,7 @@ from raftlog.metrics.counts import Counts
 from raftlog.server.allowed import Allowed
 from raftlog.server.audit import AuditLog
 from raftlog.server.calling import caller
+from raftlog.server.meters import Meter, Meters
 from raftlog.server.services import Services
 from raftlog.transport.inbound import Context, refuse
 from raftlog.wire import calls
@@ -41,11 +42,13 @@ class CallGate:
         cluster_id: str,
         counts: Counts,
         allowed: Allowed,
+        meters: Meters,
         audit: AuditLog | None = None,
     ) -> None:
         """Calls that are meant for another cluster than this are refused."""
         self.counts = counts
         self.allowed = allowed
+        self.meters = meters
         allowed.rights.on_change = self._check_streams
         self.audit = audit
         self._limits = limits
@@ -121,8 +124,8 @@ class _Call:
     """A class, not a generator of `asynccontextmanager`: every call passes here."""
 
     __slots__ = (
-        "_context", "_gate", "_name", "_refusal", "_request", "_seconds", "_timeout", "_who",
-        "streams", "watches",
+        "_context", "_gate", "_meter", "_name", "_refusal", "_request", "_seconds", "_timeout",
+        "_who", "streams", "watches",
     )  # fmt: skip
 
     def __init__(
@@ -134,6 +137,7 @@ class _Call:
         self._seconds = seconds
         self._timeout = asyncio.timeout(seconds)
         self._who = caller()
+        self._meter: Meter | None = None
         self._request: object = None
         self._refusal: RaftlogError | None = None
         self.streams = isinstance(call, calls.StreamedCall)
@@ -148,6 +152,25 @@ class _Call:
         self._gate.enter(self)
         await self._timeout.__aenter__()
         return self
+
+    async def admit(self, byte_count: int) -> None:
+        """Hold the caller to its quota: the call has so many bytes. Raises `QuotaExceeded`."""
+        meter = self._gate.meters.of(self._who)
+        if meter is None:
+            return
+        await meter.admit(byte_count, self._seconds)
+        if self.streams:
+            meter.open_stream()
+        self._meter = meter
+
+    async def answer(self, byte_count: int) -> None:
+        """An answer of so many bytes goes to the caller; one of several when its quota allows."""
+        if self._meter is None:
+            return
+        if self.streams:
+            await self._meter.answer(byte_count)
+        else:
+            self._meter.answered(byte_count)
 
     def check(self, request: object) -> None:
         """Refuse what its caller may not do. Raises `Forbidden`, `RightsUnknown`,
@@ -181,6 +204,8 @@ class _Call:
         trace: TracebackType | None,
     ) -> None:
         self._gate.leave(self)
+        if self.streams and self._meter is not None:
+            self._meter.close_stream()
         try:
             await self._timeout.__aexit__(kind, error, trace)
         except TimeoutError:
@@ -271,10 +296,12 @@ def _unary(
             with count:
                 try:
                     async with gate.call(call, context) as entered:
+                        await entered.admit(len(data))
                         request, body = decode_request(call, data)
                         asked = request
                         entered.check(request)
                         frame = encode_reply(call, entered.shown(await serve(request, body)))
+                        await entered.answer(len(frame))
                         count.sent_bytes = len(frame)
                         return frame
                 except RaftlogError as error:
@@ -312,11 +339,13 @@ def _stream(
         with gate.counts.call(call.name, len(data)) as count:
             try:
                 async with gate.call(call, context) as entered:
+                    await entered.admit(len(data))
                     request, _ = decode_request(call, data)
                     asked = request
                     entered.check(request)
                     async for reply, body in serve(request):
                         frame = encode_reply(call, entered.shown(reply), body)
+                        await entered.answer(len(frame))
                         count.sent_bytes += len(frame)
                         yield frame
             except RaftlogError as error:

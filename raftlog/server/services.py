@@ -15,6 +15,7 @@ from importlib.metadata import version
 
 from raftlog import errors
 from raftlog.auth.rights import Right, topic_named
+from raftlog.core.ready import Role
 from raftlog.core.types import GroupId, NodeId, Offset
 from raftlog.errors import (
     MalformedRequest,
@@ -76,6 +77,7 @@ from raftlog.server.group_services import GroupServices
 from raftlog.server.key_reads import KeyReads
 from raftlog.server.kv_services import KvServices
 from raftlog.server.matching import Matching
+from raftlog.server.meters import Meters
 from raftlog.server.node import Node
 from raftlog.server.order import SenderOrder
 from raftlog.server.placing import PlacingServices
@@ -89,9 +91,10 @@ from raftlog.wire.reader_positions import KEY_PREFIX as POSITIONS_PREFIX
 class Services:
     """The calls of one node. Every method may raise any `RaftlogError`."""
 
-    def __init__(self, node: Node, rights: Rights) -> None:
+    def __init__(self, node: Node, rights: Rights, meters: Meters) -> None:
         self._node = node
         self.rights = rights
+        self.meters = meters
         self._multiraft = node.multiraft
         self.placing = PlacingServices(node)
         self._limits = node.settings.server
@@ -301,7 +304,7 @@ class Services:
             owner=self._owner(local, call.key),
         )
         check_sense("Stage", problem_of_stage(command, RULES_LATEST))
-        self._check_staged_bytes(local.topic_machine, command)
+        self._check_staged_bytes(local, command)
         await self._order.turn(call.attempt, call.number)
         done = self._node.propose(local, command, call.batch, body)
         self._order.proposed(call.attempt, call.number)
@@ -549,10 +552,14 @@ class Services:
         local.require_agreed(call.start, call.end)
         return local
 
-    def _check_staged_bytes(self, machine: TopicMachine, stage: Stage) -> None:
-        """Refuse here what would lie on all disks for nothing."""
+    def _check_staged_bytes(self, local: LocalReplica, stage: Stage) -> None:
+        """Refuse here what would lie on all disks for nothing, and what exceeds the caller's
+        quota."""
         limit = self._limits.staged_bytes_max
-        staged = machine.staged_bytes_with(stage)
+        staged = local.topic_machine.staged_bytes_with(stage)
+        meter = self.meters.of(caller())
+        if meter is not None:
+            meter.check_staged(local.group, stage.key.writer, staged, self._staged_bytes)
         if limit and staged > limit:
             raise errors.WriterBytesExceeded(
                 writer=stage.key.writer,
@@ -560,6 +567,14 @@ class Services:
                 limit=limit,
                 option="server.staged_bytes_max",
             )
+
+    def _staged_bytes(self, group: GroupId, writer: str) -> int:
+        """What a writer has staged in a topic that this node leads; 0 in another."""
+        local = self._multiraft.replicas.get(group)
+        if local is None or local.raft.role is not Role.LEADER:
+            return 0
+        row = local.topic_machine.writer(writer)
+        return 0 if row is None else row.staged_bytes
 
 
 def _check_rules(what: str, machine: TopicMachine, *, needed: int) -> None:

@@ -16,6 +16,7 @@ import grpc.aio
 from raftlog.config import Settings, load
 from raftlog.core.types import NodeId
 from raftlog.server.compactor import Compactor
+from raftlog.server.meters import Meters
 from raftlog.server.node import Node
 from raftlog.server.registration import register
 from raftlog.server.rights import Rights
@@ -60,13 +61,15 @@ async def _start(
         boot_id=uuid.uuid4().hex,
         fail=_fail,
     )
-    services = Services(node, Rights(settings.auth, asked=False))
+    meters = Meters(settings.auth, node.counts, requests_max=settings.server.requests_max)
+    services = Services(node, Rights(settings.auth, asked=False), meters)
     server = grpc.aio.server()
     gate = CallGate(
         settings.server,
         node.identity.cluster_id,
         node.counts,
         services.allowed,
+        meters,
     )
     handlers = (client_handlers(services, gate), PeerStreams(node, proven=False).handlers())
     server.add_generic_rpc_handlers(handlers)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+import grpc
 import pytest
 
 from raftlog.auth.token_file import add_token
@@ -13,9 +14,16 @@ from raftlog.chaos.cluster import ProcessCluster, free_ports
 from raftlog.client.connect import connect
 from raftlog.client.log_client import LogClient
 from raftlog.config import load
+from raftlog.config_tls import PemFiles
+from raftlog.errors import RaftlogError, Unauthenticated
+from raftlog.tls import Certificates, open_channel
+from raftlog.wire.calls import SERVICE, WATCH_KEYS
+from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error, encode_request
+from raftlog.wire.kv_calls import WatchKeys
 
 WAIT_S = 60.0
 NODES = 3
+WATCHED_S = 30.0
 
 
 def started(
@@ -46,21 +54,60 @@ def made(file: Path, identity: str, *groups: str, ends: datetime | None = None) 
     return add_token(file, identity, groups, ends, datetime.now(UTC))
 
 
-def client(cluster: ProcessCluster, token: str = "", where: Path | None = None) -> LogClient:
+def client(
+    cluster: ProcessCluster, token: str = "", where: Path | None = None, timeout_s: float = WAIT_S
+) -> LogClient:
     """One that shows this token, from a file, and no certificate."""
     if not token:
-        return client_by(cluster, "")
+        return client_by(cluster, "", timeout_s)
     assert where is not None
     where.write_text(token + "\n")
-    return client_by(cluster, f"file:{where}")
+    return client_by(cluster, f"file:{where}", timeout_s)
 
 
-def client_by(cluster: ProcessCluster, reference: str) -> LogClient:
+def client_by(cluster: ProcessCluster, reference: str, timeout_s: float = WAIT_S) -> LogClient:
     """One that shows the token to which the reference leads."""
     settings = {
         "bootstrap_servers": cluster.servers,
-        "request_timeout_s": WAIT_S,
+        "request_timeout_s": timeout_s,
         "tls_ca_file": str(cluster.data / "tls" / "ca.pem"),
         "token": reference,
     }
     return connect(settings=load().client.model_copy(update=settings))
+
+
+def knows(last: LogClient, identity: str = "root") -> bool:
+    """Whether all nodes know the last token that was made, which this client shows."""
+    try:
+        answers = [answer for _, answer in last.describe_cluster()]
+    except Unauthenticated:
+        return False
+    return all(getattr(each, "caller", "") == identity for each in answers)
+
+
+def channel_to(cluster: ProcessCluster, node: int) -> grpc.Channel:
+    """A channel to one node, without a certificate."""
+    ca = PemFiles(str(cluster.data / "tls" / "ca.pem"))
+    return open_channel(cluster.address(node), Certificates(ca, ca).current(), ())
+
+
+def watched(channel: grpc.Channel, operator: LogClient, token: str, prefix: str) -> Iterator[bytes]:
+    """One call that watches keys for a minute, of which it is given less. It has answers at once,
+    and can be cancelled."""
+    topics = {0, *(each.group for each in operator.list_topics())}
+    [group] = {each.group for each in operator.members.placements().groups} - topics
+    call = WatchKeys(group=group, prefix=prefix, after=0, seconds=60)
+    method = channel.unary_stream(f"/{SERVICE}/{WATCH_KEYS.name}")
+    metadata = (("authorization", f"Bearer {token.strip()}"),)
+    answers: Iterator[bytes] = method(
+        encode_request(WATCH_KEYS, call), timeout=WATCHED_S, metadata=metadata
+    )
+    return answers
+
+
+def typed(error: grpc.RpcError) -> RaftlogError | None:
+    """The error that a node sent; None: it sent none."""
+    for key, value in error.trailing_metadata() or ():
+        if key == ERROR_METADATA_KEY:
+            return decode_error(value)
+    return None

@@ -15,7 +15,6 @@ from raftlog.auth.caller import Caller, Means
 from raftlog.auth.rights import EVERYTHING, Kind, Resource, Right, topic_named
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
-from raftlog.config_tls import PemFiles
 from raftlog.errors import (
     Forbidden,
     InvalidOption,
@@ -24,23 +23,29 @@ from raftlog.errors import (
     NotLeader,
     RaftlogError,
     TopicNotFound,
-    Unauthenticated,
     WriterOfAnother,
 )
 from raftlog.machines.commands import EpochKey
-from raftlog.tls import Certificates, open_channel
-from raftlog.wire.calls import CALLS, SERVICE, WATCH_KEYS, StreamedCall
-from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error, encode_request
-from raftlog.wire.kv_calls import KEYS_PER_PAGE_MAX, WatchKeys
+from raftlog.wire.calls import CALLS, SERVICE, StreamedCall
+from raftlog.wire.kv_calls import KEYS_PER_PAGE_MAX
 from tests.cli.command import run
-from tests.cluster.closed import NODES, WAIT_S, client, made, started
+from tests.cluster.closed import (
+    NODES,
+    WAIT_S,
+    channel_to,
+    client,
+    knows,
+    made,
+    started,
+    typed,
+    watched,
+)
 from tests.fuzz.samples import DDL, frames
 
 pytestmark = pytest.mark.slow
 
 CHECK_S = 0.2
 REVOKED_WITHIN_S = 5.0
-WATCHED_S = 30.0
 
 OF_EVERYBODY = frozenset(
     "DescribeCluster ListTopics WatchGroups DescribePlacements OpenKv OpenSession".split()
@@ -123,14 +128,6 @@ def people(cluster: ProcessCluster, folder: Path) -> Iterator[People]:
     found.close()
 
 
-def knows(root: LogClient) -> bool:
-    """Whether all nodes know the last token that was made."""
-    try:
-        return all(getattr(each, "caller", "") == "root" for each in answers(root))
-    except Unauthenticated:
-        return False
-
-
 def answers(of: LogClient) -> list[object]:
     return [answer for _, answer in of.describe_cluster()]
 
@@ -150,19 +147,9 @@ def outcome(channel: grpc.Channel, call: str, frame: bytes, token: str) -> Raftl
         return found
 
 
-def typed(error: grpc.RpcError) -> RaftlogError | None:
-    """The error that a node sent; None: it sent none."""
-    for key, value in error.trailing_metadata() or ():
-        if key == ERROR_METADATA_KEY:
-            return decode_error(value)
-    return None
-
-
 @pytest.fixture(scope="module")
 def channels(cluster: ProcessCluster) -> Iterator[list[grpc.Channel]]:
-    ca = PemFiles(str(cluster.data / "tls" / "ca.pem"))
-    pem = Certificates(ca, ca).current()
-    opened = [open_channel(cluster.address(node), pem, ()) for node in range(1, NODES + 1)]
+    opened = [channel_to(cluster, node) for node in range(1, NODES + 1)]
     yield opened
     for channel in opened:
         channel.close()
@@ -370,7 +357,7 @@ def test_what_is_revoked_acts_on_every_node_and_ends_what_is_being_read(
         )
     wait_for(lambda: may_read(bob, "shared/"), "the group's right to keys", WAIT_S)
     operator.kv.put("shared/one", b"1")
-    watches = [watched(channel, operator, token) for channel in channels]
+    watches = [watched(channel, operator, token, "shared/") for channel in channels]
     for watch in watches:
         assert any(b"shared/one" in part for part in watch)
     for resource in (topic_named("other"), Resource(Kind.KEYS, "shared/")):
@@ -393,19 +380,6 @@ def may_read(of: LogClient, prefix: str) -> bool:
     except Forbidden:
         return False
     return True
-
-
-def watched(channel: grpc.Channel, operator: LogClient, token: str) -> Iterator[bytes]:
-    """One call that watches for a minute, of which it is given less."""
-    topics = {0, *(each.group for each in operator.list_topics())}
-    [group] = {each.group for each in operator.members.placements().groups} - topics
-    call = WatchKeys(group=group, prefix="shared/", after=0, seconds=60)
-    method = channel.unary_stream(f"/{SERVICE}/{WATCH_KEYS.name}")
-    metadata = (("authorization", f"Bearer {token.strip()}"),)
-    answers: Iterator[bytes] = method(
-        encode_request(WATCH_KEYS, call), timeout=WATCHED_S, metadata=metadata
-    )
-    return answers
 
 
 def samples_of(operator: LogClient, name: str) -> dict[str, bytes]:

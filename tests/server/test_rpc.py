@@ -16,6 +16,7 @@ from raftlog.core.types import GroupId
 from raftlog.errors import NotLeader
 from raftlog.metrics.counts import Counts
 from raftlog.server.allowed import Allowed
+from raftlog.server.meters import Meters
 from raftlog.server.rights import Rights
 from raftlog.server.rpc import CallGate, _unary
 from raftlog.wire.batch import BatchHeader
@@ -62,9 +63,9 @@ def test_a_refused_write_does_not_keep_its_bytes_until_a_garbage_collection(
         server = grpc.aio.server()
         rights = Rights(AuthSettings(), asked=False)
         allowed = Allowed(rights, lambda: pytest.fail("nobody is asked who they are"))
-        handler = grpc.unary_unary_rpc_method_handler(
-            _unary(APPEND, append, CallGate(ServerSettings(), "c", Counts(), allowed))
-        )
+        meters = Meters(AuthSettings(), Counts(), requests_max=1)
+        gate = CallGate(ServerSettings(), "c", Counts(), allowed, meters)
+        handler = grpc.unary_unary_rpc_method_handler(_unary(APPEND, append, gate))
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(SERVICE, {"Append": handler}),)
         )

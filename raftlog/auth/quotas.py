@@ -1,0 +1,119 @@
+"""How much identities may use of a node: quotas, and how use is spread over time. Pure values.
+
+A quota is for one identity, for each member of a group, or for everybody. Each limit is looked for
+in that order: an identity's own counts, else the highest of its groups', else everybody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from raftlog.auth.caller import Caller
+from raftlog.auth.rights import GROUP_PREFIX, names_of
+
+EVERYBODY = "*"
+"""Whom a quota is for that counts for everybody who has no other: each by itself."""
+
+BURST_S = 1.0
+"""What may be used in so long may be used at once. No setting: a caller that sends a batch each
+second is not held back, and a node is not taken by surprise for longer."""
+
+
+LIMIT_MAX = 2**63 - 1
+"""The highest limit."""
+
+
+class Limit(StrEnum):
+    """What of a node a quota limits."""
+
+    REQUESTS = "requests_per_s"
+    """Calls that begin."""
+    IN_BYTES = "in_bytes_per_s"
+    """Bytes of calls."""
+    OUT_BYTES = "out_bytes_per_s"
+    """Bytes of answers."""
+    STREAMS = "streams"
+    """Reads and watches that are open at a time."""
+    STAGED_BYTES = "staged_bytes"
+    """Bytes of epochs that are not committed, in topics that the node leads."""
+
+
+RATES = (Limit.REQUESTS, Limit.IN_BYTES, Limit.OUT_BYTES)
+"""The limits of what is used in time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """What somebody may use of each node."""
+
+    to: str
+    """An identity, `group:` and the name of a group (for each of its members), or `*`: for
+    everybody, each by itself."""
+    limits: Mapping[Limit, int]
+    """At least one. Each is from 1 to 2^63 - 1."""
+
+
+def problem_of_quota(quota: Quota) -> str | None:
+    """What is wrong with a quota that somebody wrote, or None."""
+    if not quota.to.removeprefix(GROUP_PREFIX):
+        return "it names nobody"
+    if not quota.limits:
+        return "it limits nothing"
+    for limit, most in quota.limits.items():
+        if not 1 <= most <= LIMIT_MAX:
+            return f"{limit} is {most}"
+    return None
+
+
+class Quotas:
+    """All quotas of a cluster. They do not change; others take their place."""
+
+    def __init__(self, quotas: Iterable[Quota]) -> None:
+        self._of = {quota.to: quota.limits for quota in quotas}
+
+    def __bool__(self) -> bool:
+        """Whether anybody has one."""
+        return bool(self._of)
+
+    def of(self, who: Caller) -> dict[Limit, int]:
+        """The limits of a caller; those that are missing have no bound."""
+        return {limit: most for limit in Limit if (most := self._most(who, limit)) is not None}
+
+    def _most(self, who: Caller, limit: Limit) -> int | None:
+        own = self._of.get(who.identity, {}).get(limit) if who.identity in names_of(who) else None
+        if own is not None:
+            return own
+        of_groups = list(self._of_groups(who, limit))
+        return max(of_groups) if of_groups else self._of.get(EVERYBODY, {}).get(limit)
+
+    def _of_groups(self, who: Caller, limit: Limit) -> Iterator[int]:
+        for group in who.groups:
+            limits = self._of.get(f"{GROUP_PREFIX}{group}", {})
+            if limit in limits:
+                yield limits[limit]
+
+
+class Allowance:
+    """Spreads what one caller uses over time: the generic cell rate algorithm (ITU-T I.371) in its
+    virtual scheduling form, with amounts of any size.
+
+    Nothing is refused here, however large: what exceeds the rate must be waited for afterwards.
+    """
+
+    __slots__ = ("_paid_at_s",)
+
+    def __init__(self) -> None:
+        self._paid_at_s = float("-inf")
+        """When the rate has made up for all that was used."""
+
+    def wait_s(self, now_s: float) -> float:
+        """How long to wait until more may be used."""
+        return max(0.0, self._paid_at_s - BURST_S - now_s)
+
+    def use(self, amount: int, per_s: int, now_s: float) -> float:
+        """Use so much, at a rate of `per_s`, and return how long to wait before that."""
+        wait_s = self.wait_s(now_s)
+        self._paid_at_s = max(self._paid_at_s, now_s) + amount / per_s
+        return wait_s

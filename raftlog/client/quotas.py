@@ -1,0 +1,93 @@
+"""`LogClient.quotas`: how much identities may use of each node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from raftlog.auth import quota_keys
+from raftlog.auth.quotas import EVERYBODY, LIMIT_MAX, Limit, Quota, problem_of_quota
+from raftlog.client.arguments import text_argument
+from raftlog.client.key_updates import update
+from raftlog.client.key_values import KeyValueStore
+from raftlog.errors import InvalidOption
+from raftlog.machines.limits import KEY_CHARACTERS_MAX
+
+
+class IdentityQuotas:
+    """The quotas of a cluster's callers. Thread-safe; usable in a forked child.
+
+    Each limit is what one caller may use of each node. An identity's own counts, else the highest
+    of its groups', else everybody's; what is limited nowhere has no bound. Nodes, and identities of
+    `auth.admins`, are held to none. Each change is durable on a majority when it returns, and acts
+    on every node within seconds. Every call may raise `DeadlineExceeded` or `NodeUnreachable`.
+    """
+
+    def __init__(self, store: KeyValueStore) -> None:
+        self._store = store
+
+    def set(self, to: str, limits: Mapping[Limit, int | None]) -> Quota | None:
+        """Set or lift limits; others stay as they are.
+
+        Args:
+            to: An identity, `group:` and the name of a group, or `*`: everybody, each by itself.
+            limits: From 1 to 2^63 - 1; None lifts one.
+
+        Returns:
+            The limits that there are now; None: there are none.
+
+        Raises:
+            InvalidOption: There is no such limit, or the nodes ask nobody who they are.
+            Forbidden: The caller does not have the right `admin` on everything.
+        """
+        for limit, most in limits.items():
+            if most is not None and not 1 <= most <= LIMIT_MAX:
+                raise InvalidOption(
+                    option=limit, problem=f"is {most}", advice=f"Give 1 to {LIMIT_MAX}, or none."
+                )
+        key = _key(to)
+
+        def changed(value: bytes | None) -> bytes | None:
+            had = {} if value is None else _decoded(key, value).limits
+            now = {each: most for each, most in {**had, **limits}.items() if most is not None}
+            return quota_keys.encode(Quota(to=to, limits=now)) if now else None
+
+        value = update(self._store, key, changed)
+        return None if value is None else _decoded(key, value)
+
+    def scan(self) -> Iterator[Quota]:
+        """Read the quotas that the caller may see, linearizably: its own and everybody's, and with
+        the right `admin` on everything all.
+
+        Yields:
+            The quotas, in the order of their keys.
+
+        Raises:
+            InvalidOption: A quota is of a later version.
+        """
+        for found in self._store.scan(quota_keys.KEY_PREFIX):
+            yield _decoded(found.key, found.value)
+
+
+def _key(to: str) -> str:
+    problem = problem_of_quota(Quota(to=text_argument("to", to), limits={Limit.STREAMS: 1}))
+    key = quota_keys.key_of(to)
+    if problem is None and len(key) > KEY_CHARACTERS_MAX:
+        problem = f"its key would take {len(key)} characters, and {KEY_CHARACTERS_MAX} are allowed"
+    if problem is not None:
+        raise InvalidOption(
+            option="to",
+            problem=f"is {to!r}: {problem}",
+            advice=f"Give an identity, group:NAME, or {EVERYBODY!r} for everybody.",
+        )
+    return key
+
+
+def _decoded(key: str, value: bytes) -> Quota:
+    try:
+        return quota_keys.decode(key, value)
+    except ValueError as error:
+        raise InvalidOption(
+            option="quota",
+            problem=f"cannot be read: {error}",
+            advice="Use a newer raftlog.",
+        ) from None

@@ -1,0 +1,212 @@
+"""What callers use of this node, and how it holds them to their quotas.
+
+A caller that uses more than it may waits: its calls begin, and its streams go on, as fast as its
+rates allow. Only one that would have to wait for longer than `auth.quota_wait_max_s` is refused,
+and may try again. Each node counts by itself. Nodes and `auth.admins` are not held to any quota.
+
+Quotas are keys of the key-value store (`raftlog.auth.quota_keys`), which a node reads again and
+again. While it cannot, it goes on with those that it knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+import cachetools
+import structlog
+
+from raftlog.auth import quota_keys
+from raftlog.auth.caller import Caller, Means
+from raftlog.auth.quotas import RATES, Allowance, Limit, Quota, Quotas
+from raftlog.config_auth import AuthSettings
+from raftlog.core.types import GroupId
+from raftlog.errors import QuotaExceeded, RaftlogError, WriterBytesExceeded
+from raftlog.machines.kv_commands import KeyValue
+from raftlog.metrics.counts import Counts
+
+_METERS_MAX = 10_000
+"""So many identities are remembered, the latest ones. No setting: it bounds memory, at 1 KiB or so
+each; who is forgotten begins anew, and owes a second's use or so."""
+
+_WAITING_SHARE = 4
+"""One caller's waiting calls take at most this part of `server.requests_max`, so that they leave
+room for others'."""
+
+_SAID_AGAIN_S = 60.0
+_SAID_MAX = 1000
+"""Who is held back is named in the logs this often, and so many at a time; metrics count all."""
+
+log = structlog.get_logger(__name__)
+
+
+class Meters:
+    """What each caller uses. For one event loop only."""
+
+    def __init__(self, settings: AuthSettings, counts: Counts, *, requests_max: int) -> None:
+        self.counts = counts
+        self.wait_max_s = settings.quota_wait_max_s
+        self.waiting_max = max(1, requests_max // _WAITING_SHARE)
+        """So many calls of one caller may wait."""
+        self._settings = settings
+        self._admins = settings.admin_identities
+        self._keys: Sequence[KeyValue] = ()
+        self._quotas = Quotas(())
+        self._meters: cachetools.LRUCache[str, Meter] = cachetools.LRUCache(_METERS_MAX)
+        self._said: cachetools.TTLCache[tuple[str, Limit], bool] = cachetools.TTLCache(
+            _SAID_MAX, _SAID_AGAIN_S
+        )
+
+    def of(self, who: Caller | None) -> Meter | None:
+        """What the caller uses; None if no quota limits it."""
+        if not self._quotas or who is None or who.means is Means.NODE:
+            return None
+        limits = {} if who.identity in self._admins else self._quotas.of(who)
+        if not limits:
+            return None
+        meter = self._meters.get(who.identity)
+        if meter is None:
+            meter = self._meters[who.identity] = Meter(self, who.identity)
+        meter.limits = limits
+        return meter
+
+    async def follow(self, read: Callable[[], Awaitable[Sequence[KeyValue]]]) -> None:
+        """Read the quotas again and again, until the node stops."""
+        while True:
+            with contextlib.suppress(RaftlogError):  # grants are not read either, and that is said
+                self.take(await read())
+            await asyncio.sleep(self._settings.rights_check_s)
+
+    def take(self, keys: Sequence[KeyValue]) -> None:
+        """These are all quotas from now on."""
+        if keys != self._keys:
+            self._keys = keys
+            self._quotas = Quotas(quotas_of(keys))
+
+    def tell(self, identity: str, limit: Limit, *, refused: bool) -> None:
+        """Say who is held back, not too often."""
+        if (identity, limit) not in self._said:
+            self._said[identity, limit] = True
+            log.info("caller held to its quota", who=identity, limit=limit.value, refused=refused)
+
+
+class Meter:
+    """What one caller uses of this node."""
+
+    def __init__(self, meters: Meters, identity: str) -> None:
+        self.limits: dict[Limit, int] = {}
+        self._meters = meters
+        self._identity = identity
+        self._allowances = {limit: Allowance() for limit in RATES}
+        self._waiting = 0
+        self._streams = 0
+        self._writers: set[tuple[GroupId, str]] = set()
+        """Those that have staged something, by group and name."""
+
+    async def admit(self, byte_count: int, within_s: float) -> None:
+        """Let a call of so many bytes begin, once what came before is made up for: within so long,
+        or not at all. Raises `QuotaExceeded`."""
+        now_s = time.monotonic()
+        wait_s, limit = max(
+            (self._allowances[each].wait_s(now_s) if each in self.limits else 0.0, each)
+            for each in RATES
+        )
+        if wait_s > min(self._meters.wait_max_s, within_s) or (
+            wait_s and self._waiting >= self._meters.waiting_max
+        ):
+            raise self._exceeded(limit, wait_s)
+        self._use(Limit.REQUESTS, 1, now_s)
+        self._use(Limit.IN_BYTES, byte_count, now_s)
+        if wait_s:
+            await self._wait(limit, wait_s)
+
+    def answered(self, byte_count: int) -> None:
+        """So many bytes go to the caller. What they exceed its rate by delays what comes next."""
+        self._use(Limit.OUT_BYTES, byte_count, time.monotonic())
+
+    async def answer(self, byte_count: int) -> None:
+        """Let a stream go on with so many bytes, once what came before is made up for."""
+        wait_s = self._use(Limit.OUT_BYTES, byte_count, time.monotonic())
+        if wait_s:
+            await self._wait(Limit.OUT_BYTES, wait_s)
+
+    def open_stream(self) -> None:
+        """A stream begins; `close_stream` must follow. Raises `QuotaExceeded`."""
+        most = self.limits.get(Limit.STREAMS)
+        if most is not None and self._streams >= most:
+            raise self._exceeded(Limit.STREAMS, 0.0)
+        self._streams += 1
+
+    def close_stream(self) -> None:
+        """A stream has ended."""
+        self._streams -= 1
+
+    def check_staged(
+        self,
+        group: GroupId,
+        writer: str,
+        byte_count: int,
+        staged_bytes: Callable[[GroupId, str], int],
+    ) -> None:
+        """Refuse to stage what would exceed the quota. The writer would have `byte_count` staged
+        then; `staged_bytes` tells what another one has.
+
+        Raises `QuotaExceeded` if the caller's other writers may make room by a commit, and
+        `WriterBytesExceeded` if they cannot.
+        """
+        most = self.limits.get(Limit.STAGED_BYTES)
+        if most is None:
+            return
+        if byte_count > most:
+            raise WriterBytesExceeded(
+                writer=writer,
+                staged_bytes=byte_count,
+                limit=most,
+                option=f"the quota {Limit.STAGED_BYTES} of {self._identity!r}",
+            )
+        others = {
+            each: staged
+            for each in self._writers - {(group, writer)}
+            if (staged := staged_bytes(*each))
+        }
+        self._writers = {(group, writer), *others}
+        if byte_count + sum(others.values()) > most:
+            raise self._exceeded(Limit.STAGED_BYTES, 0.0)
+
+    def _use(self, limit: Limit, amount: int, now_s: float) -> float:
+        """How long to wait before it is used."""
+        per_s = self.limits.get(limit)
+        return 0.0 if per_s is None else self._allowances[limit].use(amount, per_s, now_s)
+
+    async def _wait(self, limit: Limit, wait_s: float) -> None:
+        meters = self._meters
+        meters.counts.held_back(self._identity, limit, wait_s)
+        meters.tell(self._identity, limit, refused=False)
+        self._waiting += 1
+        try:
+            await asyncio.sleep(wait_s)
+        finally:
+            self._waiting -= 1
+
+    def _exceeded(self, limit: Limit, wait_s: float) -> QuotaExceeded:
+        self._meters.counts.over_quota(self._identity, limit)
+        self._meters.tell(self._identity, limit, refused=True)
+        return QuotaExceeded(
+            identity=self._identity,
+            quota=limit.value,
+            limit=self.limits[limit],
+            seconds=f"{wait_s:.1f}" if wait_s else "",
+        )
+
+
+def quotas_of(keys: Sequence[KeyValue]) -> list[Quota]:
+    """The quotas that these keys stand for."""
+    found = []
+    for each in keys:
+        try:
+            found.append(quota_keys.decode(each.key, each.value))
+        except ValueError as error:
+            log.warning("a quota that cannot be read limits nobody", cause=str(error))
+    return found

@@ -1,0 +1,281 @@
+"""Quotas, tried on real nodes from outside: who is held back, who is refused, and who is not."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import grpc
+import pyarrow as pa
+import pytest
+
+from raftlog.auth.quotas import EVERYBODY, Limit
+from raftlog.auth.rights import EVERYTHING, Right, topic_named
+from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.client.attempt import Attempt
+from raftlog.client.log_client import LogClient
+from raftlog.errors import (
+    DeadlineExceeded,
+    Forbidden,
+    InvalidOption,
+    MalformedRequest,
+    QuotaExceeded,
+    WriterBytesExceeded,
+)
+from raftlog.machines.commands import EpochKey
+from tests.cli.command import run
+from tests.cluster.closed import (
+    NODES,
+    WAIT_S,
+    channel_to,
+    client,
+    knows,
+    made,
+    started,
+    typed,
+    watched,
+)
+
+pytestmark = pytest.mark.slow
+
+CHECK_S = 0.2
+SHORT_S = 2.0
+"""How long a client tries that is to give up."""
+TOPIC = "limited"
+SCHEMA = "id bigint, body binary"
+BODY = Random(1).randbytes(100_000)
+"""Nothing makes it shorter."""
+NAMES = ("writer", "reader", "watcher", "stager", "eve", "root")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("quotas")
+
+
+@pytest.fixture(scope="module")
+def cluster(folder: Path) -> Iterator[ProcessCluster]:
+    settings = {"auth.rights_check_s": str(CHECK_S), "auth.admins": "root"}
+    with started(folder, folder / "tokens", settings) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def people(cluster: ProcessCluster, folder: Path) -> Iterator[dict[str, LogClient]]:
+    """A client for each identity, once all nodes know all of them."""
+    tokens = {name: made(folder / "tokens", name) for name in NAMES}
+    tokens["operator"] = (folder / "operator").read_text()
+    found = {
+        name: client(cluster, token, folder / f"{name}.token") for name, token in tokens.items()
+    }
+    wait_for(lambda: knows(found["root"]), "the nodes to take the tokens up", WAIT_S)
+    operator = found["operator"]
+    operator.create_topic(TOPIC, SCHEMA)
+    operator.acl.grant("operator", [Right.ADMIN], EVERYTHING)
+    for name in NAMES:
+        operator.acl.grant(name, [Right.READ, Right.WRITE], topic_named(TOPIC))
+    for name in NAMES:
+        wait_for(lambda name=name: has_rights(found[name]), f"the rights of {name}", WAIT_S)
+    yield found
+    for each in found.values():
+        each.close()
+
+
+def has_rights(of: LogClient) -> bool:
+    try:
+        of.append(TOPIC, [{"id": 0}])
+    except Forbidden:
+        return False
+    return True
+
+
+def patient(cluster: ProcessCluster, folder: Path, name: str, seconds: float) -> LogClient:
+    """A client of the identity that gives up after so long."""
+    return client(
+        cluster, (folder / f"{name}.token").read_text(), folder / f"{name}.token", seconds
+    )
+
+
+def acts(of: LogClient, limit: Limit) -> None:
+    """Wait until a quota that was set acts, on the nodes that are asked."""
+    wait_for(lambda: any(limit in quota.limits for quota in of.quotas.scan()), "a quota", WAIT_S)
+    time_for_all_nodes = time.monotonic() + 10 * CHECK_S
+    wait_for(lambda: time.monotonic() > time_for_all_nodes, "every node", WAIT_S)
+
+
+# ---------------------------------------------------------------- rates
+
+
+def test_who_writes_too_much_is_held_back_and_nobody_else_is(
+    people: dict[str, LogClient],
+) -> None:
+    people["operator"].quotas.set("writer", {Limit.IN_BYTES: 400_000})
+    acts(people["writer"], Limit.IN_BYTES)
+    began_s = time.monotonic()
+    for number in range(14):
+        people["writer"].append(TOPIC, [{"id": number, "body": BODY}])
+    took_s = time.monotonic() - began_s
+    assert took_s > (13 * len(BODY) - 400_000) / 400_000, "its rate, and a second's burst"
+    began_s = time.monotonic()
+    for number in range(14):
+        people["eve"].append(TOPIC, [{"id": number, "body": BODY}])
+    assert time.monotonic() - began_s < took_s
+
+
+def test_who_reads_too_much_is_held_back(people: dict[str, LogClient]) -> None:
+    operator, reader = people["operator"], people["reader"]
+    operator.quotas.set("reader", {Limit.OUT_BYTES: 1_000_000})
+    acts(reader, Limit.OUT_BYTES)
+    for number in range(40):
+        operator.append(TOPIC, [{"id": number, "body": BODY}])
+    began_s = time.monotonic()
+    read_bytes = sum(batch.nbytes for batch in reader.read(TOPIC))
+    assert read_bytes >= 40 * len(BODY)
+    assert time.monotonic() - began_s > 1.0, "4 s but for a second's burst and the last answer"
+
+
+def test_who_would_wait_too_long_is_refused_and_told_by_what(
+    cluster: ProcessCluster, people: dict[str, LogClient], folder: Path
+) -> None:
+    people["operator"].quotas.set("eve", {Limit.IN_BYTES: 1000})
+    acts(people["eve"], Limit.IN_BYTES)
+    with patient(cluster, folder, "eve", SHORT_S) as eve:
+        eve.append(TOPIC, [{"id": 1, "body": BODY}])
+        with pytest.raises(DeadlineExceeded) as told:
+            eve.append(TOPIC, [{"id": 2, "body": BODY}])
+        assert "'eve' is over its quota of this node, in_bytes_per_s: 1000" in str(told.value)
+    people["operator"].quotas.set("eve", {Limit.IN_BYTES: None})
+    wait_for(lambda: has_rights(people["eve"]), "the quota to be lifted", WAIT_S)
+
+
+# ---------------------------------------------------------------- what is open
+
+
+def test_streams_beyond_the_quota_are_refused_until_one_has_ended(
+    cluster: ProcessCluster, people: dict[str, LogClient], folder: Path
+) -> None:
+    operator, token = people["operator"], (folder / "watcher.token").read_text()
+    operator.quotas.set("watcher", {Limit.STREAMS: 2})
+    acts(people["watcher"], Limit.STREAMS)
+    with channel_to(cluster, 1) as channel:
+
+        def watch() -> Any:
+            found = watched(channel, operator, token, "raftlog/")
+            next(found)
+            return found
+
+        def opens() -> bool:
+            try:
+                watch()
+            except grpc.RpcError as error:
+                return not isinstance(typed(error), QuotaExceeded)
+            return True
+
+        opened = [watch() for _ in range(2)]
+        with pytest.raises(grpc.RpcError) as refused:
+            watch()
+        assert "streams: 2" in str(typed(refused.value))
+        opened.pop().cancel()
+        wait_for(opens, "a stream to be let in", WAIT_S)
+        opened.pop().cancel()
+
+
+def test_staged_bytes_beyond_the_quota_are_refused_until_others_are_committed(
+    cluster: ProcessCluster, people: dict[str, LogClient], folder: Path
+) -> None:
+    people["operator"].quotas.set("stager", {Limit.STAGED_BYTES: 300_000})
+    stager = people["stager"]
+    acts(stager, Limit.STAGED_BYTES)
+    one = staged(stager, "one", 2)
+    with patient(cluster, folder, "stager", SHORT_S) as hasty:
+        with pytest.raises(DeadlineExceeded, match="over its quota of this node, staged_bytes"):
+            staged(hasty, "two", 2)
+        with pytest.raises(WriterBytesExceeded, match="the quota staged_bytes of 'stager'"):
+            staged(hasty, "three", 1, 4 * BODY)
+    reference = one.finish()
+    assert reference is not None
+    stager.commit_epoch(TOPIC, key_of("one"), [reference])
+    staged(stager, "two", 2)
+
+
+def key_of(writer: str) -> EpochKey:
+    return EpochKey(writer=writer, query_id=writer, run="run", epoch=0, streaming=True)
+
+
+def staged(of: LogClient, writer: str, count: int, body: bytes = BODY) -> Attempt:
+    """An attempt with so many batches of one record."""
+    attempt = of.attempt(TOPIC, key_of(writer))
+    for number in range(count):
+        rows = pa.RecordBatch.from_pylist([{"id": number, "body": body}])
+        attempt.write(rows)
+        attempt.flush()
+        attempt.settle()
+    return attempt
+
+
+# ---------------------------------------------------------------- who sets and sees them
+
+
+def test_only_an_admin_of_everything_sets_quotas_and_others_see_their_own(
+    people: dict[str, LogClient],
+) -> None:
+    operator, eve = people["operator"], people["eve"]
+    with pytest.raises(Forbidden, match="'eve' does not have the right 'admin'"):
+        eve.quotas.set("eve", {Limit.STREAMS: 1000})
+    operator.quotas.set("eve", {Limit.STREAMS: 50})
+    operator.quotas.set("other", {Limit.STREAMS: 5})
+    operator.quotas.set(EVERYBODY, {Limit.STREAMS: 500, Limit.REQUESTS: 100_000})
+    assert {quota.to for quota in eve.quotas.scan()} == {"eve", EVERYBODY}
+    assert {"eve", "other", EVERYBODY} <= {quota.to for quota in operator.quotas.scan()}
+    left = operator.quotas.set(EVERYBODY, {Limit.STREAMS: None})
+    assert left is not None
+    assert left.limits == {Limit.REQUESTS: 100_000}
+    assert operator.quotas.set("other", {Limit.STREAMS: None}) is None
+    with pytest.raises(MalformedRequest):
+        operator.kv.put("raftlog/quotas/eve", b"{}")
+    with pytest.raises(InvalidOption, match="streams"):
+        operator.quotas.set("eve", {Limit.STREAMS: 0})
+
+
+def test_the_command_sets_lists_and_lifts_them_and_the_audit_log_has_it(
+    cluster: ProcessCluster,
+    people: dict[str, LogClient],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("RAFTLOG_CLIENT__TOKEN", f"file:{folder / 'operator'}")
+    monkeypatch.setenv("RAFTLOG_CLIENT__TLS_CA_FILE", str(cluster.data / "tls" / "ca.pem"))
+
+    def quota(*words: str) -> tuple[int, str]:
+        ended = run(monkeypatch, capsys, "quota", *words, "--servers", cluster.servers)
+        return ended.code, ended.out + ended.err
+
+    code, said = quota("set", "group:etl", "--in-bytes-per-s", "10MiB", "--streams", "8")
+    assert (code, "group:etl may use in_bytes_per_s 10MiB, streams 8" in said) == (0, True)
+    code, said = quota("list", "-o", "json")
+    [found] = [each for each in json.loads(said) if each["to"] == "group:etl"]
+    assert (found["in_bytes_per_s"], found["streams"], found["staged_bytes"]) == (10 << 20, 8, None)
+    code, said = quota("list")
+    assert "10MiB" in said
+    code, said = quota("set", "group:etl", "--in-bytes-per-s", "none", "--streams", "none")
+    assert (code, "has no quota of its own" in said) == (0, True)
+    code, said = quota("set", "group:etl")
+    assert "Say what to limit" in said
+    code, said = quota("set", "group:etl", "--streams", "many")
+    assert "no value" in said
+
+    def audited() -> bool:
+        lines = [
+            json.loads(line)
+            for node in range(1, NODES + 1)
+            for line in (folder / f"audit-{node}.jsonl").read_text().splitlines()
+        ]
+        keys = [each["what"].get("key") for each in lines if each["who"] == "operator"]
+        return "raftlog/quotas/group%3Aetl" in keys
+
+    wait_for(audited, "the audit log", WAIT_S)

@@ -1,0 +1,216 @@
+"""What a node lets callers use: who waits, who is refused, and who is held to nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+
+from raftlog.auth import quota_keys
+from raftlog.auth.caller import Caller, Means
+from raftlog.auth.quotas import EVERYBODY, Limit, Quota
+from raftlog.config_auth import AuthSettings
+from raftlog.core.types import GroupId
+from raftlog.errors import NoQuorum, QuotaExceeded, WriterBytesExceeded
+from raftlog.machines.kv_commands import KeyValue
+from raftlog.metrics.counts import OTHERS, Counts
+from raftlog.server.meters import Meter, Meters
+
+ADA = Caller(identity="ada", means=Means.TOKEN)
+LONG_S = 60.0
+GROUP = GroupId(7)
+
+
+def key_value(to: str, **limits: int) -> KeyValue:
+    quota = Quota(to=to, limits={Limit(name): most for name, most in limits.items()})
+    return KeyValue(quota_keys.key_of(to), 1, quota_keys.encode(quota))
+
+
+def meters_of(*keys: KeyValue, wait_max_s: float = LONG_S, requests_max: int = 1000) -> Meters:
+    settings = AuthSettings(admins="root", quota_wait_max_s=wait_max_s)
+    meters = Meters(settings, Counts(), requests_max=requests_max)
+    meters.take(keys)
+    return meters
+
+
+def meter_of(**limits: int) -> tuple[Meters, Meter]:
+    meters = meters_of(key_value("ada", **limits), wait_max_s=0.5)
+    meter = meters.of(ADA)
+    assert meter is not None
+    return meters, meter
+
+
+def sample(meters: Meters, name: str, identity: str, limit: Limit) -> float:
+    labels = {"identity": identity, "limit": limit.value}
+    return meters.counts.registry.get_sample_value(name, labels) or 0.0
+
+
+def test_nodes_admins_and_those_without_a_quota_are_held_to_none() -> None:
+    meters = meters_of(key_value("ada", streams=1))
+    assert meters.of(ADA) is not None
+    assert meters.of(Caller(identity="bob", means=Means.TOKEN)) is None
+    meters.take([key_value(EVERYBODY, streams=1)])
+    assert meters.of(Caller(identity="bob", means=Means.TOKEN)) is not None
+    assert meters.of(Caller(identity="root", means=Means.TOKEN)) is None
+    assert meters.of(Caller(identity="node 1", means=Means.NODE)) is None
+    assert meters.of(Caller(identity="node 1", means=Means.TOKEN)) is not None, "an impostor"
+    assert meters.of(None) is None
+
+
+def test_a_call_waits_for_what_came_before_and_is_refused_where_that_takes_too_long() -> None:
+    meters, meter = meter_of(in_bytes_per_s=1000)
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        await meter.admit(1100, LONG_S)
+        began_s = loop.time()
+        await meter.admit(100_000, LONG_S)
+        assert loop.time() - began_s > 0.09
+        with pytest.raises(QuotaExceeded, match="in_bytes_per_s: 1000, and may go on in"):
+            await meter.admit(1, LONG_S)
+
+    asyncio.run(run())
+    waited_s = sample(meters, "raftlog_quota_wait_seconds_total", "ada", Limit.IN_BYTES)
+    assert 0.05 < waited_s <= 0.1
+    assert sample(meters, "raftlog_quota_refusals_total", "ada", Limit.IN_BYTES) == 1
+
+
+def test_a_call_that_has_less_time_than_it_would_wait_is_refused_at_once() -> None:
+    _, meter = meter_of(requests_per_s=10)
+
+    async def run() -> None:
+        for _ in range(12):
+            await meter.admit(0, LONG_S)
+        with pytest.raises(QuotaExceeded, match="requests_per_s"):
+            await meter.admit(0, 0.01)
+
+    asyncio.run(run())
+
+
+def test_answers_count_for_the_calls_that_come_after_and_hold_back_streams() -> None:
+    _, meter = meter_of(out_bytes_per_s=1000)
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        meter.answered(1100)
+        began_s = loop.time()
+        await meter.answer(10)
+        assert loop.time() - began_s > 0.09
+        meter.answered(10_000)
+        with pytest.raises(QuotaExceeded, match="out_bytes_per_s"):
+            await meter.admit(0, LONG_S)
+
+    asyncio.run(run())
+
+
+def test_the_waiting_calls_of_one_caller_leave_room_for_others() -> None:
+    meters = meters_of(key_value("ada", in_bytes_per_s=1), requests_max=8)
+    meter = meters.of(ADA)
+    assert meter is not None
+
+    async def run() -> None:
+        await meter.admit(10, LONG_S)
+        waiting = [asyncio.create_task(meter.admit(0, LONG_S)) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(QuotaExceeded):
+            await meter.admit(0, LONG_S)
+        for each in waiting:
+            each.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await each
+        again = asyncio.create_task(meter.admit(0, LONG_S))
+        await asyncio.sleep(0)
+        assert not again.done(), "there is room again"
+        again.cancel()
+
+    asyncio.run(run())
+
+
+def test_streams_are_counted_as_long_as_they_are_open() -> None:
+    _, meter = meter_of(streams=2)
+    meter.open_stream()
+    meter.open_stream()
+    with pytest.raises(QuotaExceeded, match="streams: 2"):
+        meter.open_stream()
+    meter.close_stream()
+    meter.open_stream()
+
+
+def test_staged_bytes_are_those_of_all_writers_of_a_caller() -> None:
+    _, meter = meter_of(staged_bytes=100)
+    staged: dict[tuple[GroupId, str], int] = {}
+
+    def stage(writer: str, byte_count: int) -> None:
+        with_this = staged.get((GROUP, writer), 0) + byte_count
+        meter.check_staged(GROUP, writer, with_this, lambda *each: staged.get(each, 0))
+        staged[GROUP, writer] = with_this
+
+    stage("one", 60)
+    stage("two", 40)
+    with pytest.raises(QuotaExceeded, match="staged_bytes: 100"):
+        stage("two", 1)
+    with pytest.raises(WriterBytesExceeded, match="the quota staged_bytes of 'ada'"):
+        stage("two", 61)
+    del staged[GROUP, "one"]  # it was committed
+    stage("two", 60)
+
+
+def test_a_quota_that_is_lifted_holds_nobody_back() -> None:
+    meters, meter = meter_of(in_bytes_per_s=1)
+
+    async def run() -> None:
+        await meter.admit(1000, LONG_S)
+        meters.take([key_value("ada", requests_per_s=1000)])
+        lifted = meters.of(ADA)
+        assert lifted is meter
+        await lifted.admit(1000, 0.0)
+
+    asyncio.run(run())
+
+
+def test_quotas_that_cannot_be_read_stay_as_they_were() -> None:
+    async def run() -> None:
+        meters = meters_of()
+        answers: list[list[KeyValue] | NoQuorum] = [
+            [key_value("ada", streams=1)],
+            NoQuorum(what="a read"),
+        ]
+        used = asyncio.Event()
+
+        async def read() -> list[KeyValue]:
+            if not answers:
+                used.set()
+                await asyncio.Event().wait()
+            answer = answers.pop(0)
+            if isinstance(answer, NoQuorum):
+                raise answer
+            return answer
+
+        task = asyncio.create_task(meters.follow(read))
+        async with asyncio.timeout(LONG_S):
+            await used.wait()
+        assert meters.of(ADA) is not None
+        task.cancel()
+
+    asyncio.run(run())
+
+
+def test_a_quota_of_a_later_version_limits_nobody() -> None:
+    later = KeyValue(quota_keys.key_of("ada"), 1, b'{"v": 2}')
+    meters = meters_of(later, key_value("bob", streams=1))
+    assert meters.of(ADA) is None
+
+
+def test_identities_are_few_in_the_metrics() -> None:
+    counts = Counts()
+    for number in range(150):
+        counts.over_quota(f"somebody-{number}", Limit.STREAMS)
+    found = {
+        each.labels["identity"]: each.value
+        for family in counts.registry.collect()
+        for each in family.samples
+        if each.name == "raftlog_quota_refusals_total"
+    }
+    assert len(found) == 101
+    assert found[OTHERS] == 50
