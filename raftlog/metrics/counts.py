@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from enum import StrEnum
 from types import TracebackType
 from typing import TypeVar
 
@@ -31,6 +32,21 @@ _IDENTITIES_MAX = 100
 
 _CALL_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _DISK_BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1, 5)
+
+
+class Stage(StrEnum):
+    """A part of the time that a write takes. They follow one another without a gap."""
+
+    QUEUE = "queue"
+    """From the call until its command is in the leader's log: other calls' turns, a quota."""
+    DISK = "disk"
+    """Until the leader has it on disk, or it is committed without that."""
+    REPLICATE = "replicate"
+    """Until it is committed: a majority has it on disk."""
+    APPLY = "apply"
+    """Until it is applied."""
+    ANSWER = "answer"
+    """Until the call has its answer."""
 
 
 class Counts:
@@ -63,6 +79,15 @@ class Counts:
             ["call"],
             registry=self.registry,
         )
+        stages = Histogram(
+            "raftlog_write_stage_seconds",
+            "Where the time of a write goes on the leader, from its call to its answer: queue, "
+            "disk, replicate, apply, answer.",
+            ["stage"],
+            buckets=_DISK_BUCKETS_S,
+            registry=self.registry,
+        )
+        self._stages = {stage: stages.labels(stage.value) for stage in Stage}
         self._write_seconds = Histogram(
             "raftlog_disk_write_seconds",
             "How long a write and its sync took, of a log or of the hard states.",
@@ -105,6 +130,10 @@ class Counts:
         for outcome in (BEGUN, WON):
             self._elections.labels(outcome)  # there from the start, so that a first one is a change
 
+    def stage(self, stage: Stage, seconds: float) -> None:
+        """A write has left this stage, in which it was for so long."""
+        self._stages[stage].observe(seconds)
+
     def election(self, outcome: str) -> None:
         """A replica of this node asked for votes (`BEGUN`), or leads now (`WON`)."""
         self._elections.labels(outcome).inc()
@@ -132,9 +161,11 @@ class Counts:
 
     def ended(self, count: CallCount) -> None:
         """What the call came to."""
-        name = count.name
+        name, now_s = count.name, time.monotonic()
         self._calls.labels(name, count.outcome).inc()
-        self._call_seconds.labels(name).observe(time.monotonic() - count.began_at_s)
+        self._call_seconds.labels(name).observe(now_s - count.began_at_s)
+        if count.applied_at_s is not None:
+            self.stage(Stage.ANSWER, now_s - count.applied_at_s)
         self._received.labels(name).inc(count.received_bytes)
         self._sent.labels(name).inc(count.sent_bytes)
 
@@ -157,12 +188,16 @@ class Counts:
 class CallCount:
     """One call, from when it came until it ended. A context, which counts it at its end."""
 
-    __slots__ = ("_counts", "began_at_s", "name", "outcome", "received_bytes", "sent_bytes")
+    __slots__ = (
+        "_counts", "applied_at_s", "began_at_s", "name", "outcome", "received_bytes", "sent_bytes",
+    )  # fmt: skip
 
     def __init__(self, counts: Counts, name: str, received_bytes: int) -> None:
         self._counts = counts
         self.name = name
         self.began_at_s = time.monotonic()
+        self.applied_at_s: float | None = None
+        """When its command was applied here, if it has one."""
         self.received_bytes = received_bytes
         self.sent_bytes = 0
         self.outcome = OK

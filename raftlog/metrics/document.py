@@ -64,6 +64,9 @@ def families() -> list[Metric]:
     counts = Counts()
     with counts.call("Append", 0) as count:
         count.outcome = OK
+    counts.stranger("")
+    counts.held_back("", "", 0)
+    counts.over_quota("", "")
     state = NodeState(
         node=NodeId(1),
         cluster_id="",

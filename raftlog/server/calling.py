@@ -1,4 +1,4 @@
-"""Who makes the call that is being answered, for whatever answers it."""
+"""The call that is being answered, for whatever answers it: who makes it, and its count."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from raftlog.auth.caller import Caller
+from raftlog.metrics.counts import CallCount
 
 _caller: ContextVar[Caller | None] = ContextVar("raftlog_caller", default=None)
+_counted: ContextVar[CallCount | None] = ContextVar("raftlog_counted_call", default=None)
 
 
 def caller() -> Caller | None:
@@ -24,3 +26,19 @@ def calling(who: Caller) -> Iterator[None]:
         yield
     finally:
         _caller.reset(before)
+
+
+def counted_call() -> CallCount | None:
+    """Its count; None: no call is being answered, or one that has many answers."""
+    return _counted.get()
+
+
+@contextmanager
+def counting(count: CallCount) -> Iterator[CallCount]:
+    """Count the call while its handler runs."""
+    before = _counted.set(count)
+    try:
+        with count:
+            yield count
+    finally:
+        _counted.reset(before)

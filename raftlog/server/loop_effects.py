@@ -49,6 +49,7 @@ from raftlog.multiraft.effects import (
 )
 from raftlog.server.compactor import Compactor
 from raftlog.server.node_links import NodeLinks
+from raftlog.server.stages import Stages
 from raftlog.server.workers import Workers
 from raftlog.storage.write import LogWrite
 
@@ -83,11 +84,13 @@ class LoopEffects:
         compactions: Workers,
         compactor: Compactor,
         counts: Counts,
+        stages: Stages,
         report: Callable[[ReportPlacement], None],
         read_positions: Callable[[Callable[[Sequence[KeyValue] | None], None]], None],
     ) -> None:
         """`writers` run writes and jobs, `readers` reads: a sync must not wait behind a read.
-        `compactions` has one thread, which waits for the compaction process. `report` tells the
+        `compactions` has one thread, which waits for the compaction process. `stages` looks at the
+        writes after each turn and each write to disk. `report` tells the
         controller's leader; `read_positions` asks the key-value store's."""
         self._links = links
         self._writers = writers
@@ -95,12 +98,17 @@ class LoopEffects:
         self._compactions = compactions
         self._compactor = compactor
         self._counts = counts
+        self._stages = stages
         self._report = report
         self._read_positions = read_positions
         self._loop = asyncio.get_running_loop()
 
     def soon(self, turn: Callable[[], None]) -> None:
-        self._loop.call_soon(turn)
+        self._loop.call_soon(self._run, turn)
+
+    def _run(self, turn: Callable[[], None]) -> None:
+        turn()
+        self._stages.look()
 
     def later(self, delay_us: int, turn: Callable[[], None]) -> None:
         self._loop.call_later(delay_us / 1_000_000, turn)
@@ -139,7 +147,11 @@ class LoopEffects:
         self._readers.run(read.run, lambda _: ran())
 
     def run_write(self, write: LogWrite, ran: Callable[[], None]) -> None:
-        self._writers.run(self._counts.timed_write(write.run), lambda _: ran())
+        def done(_: object) -> None:
+            ran()
+            self._stages.look()
+
+        self._writers.run(self._counts.timed_write(write.run), done)
 
     def run_job(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
         self._writers.run(work, done)

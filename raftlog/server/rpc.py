@@ -20,7 +20,7 @@ from raftlog.errors import DeadlineExceeded, NodeStopping, Overloaded, RaftlogEr
 from raftlog.metrics.counts import Counts
 from raftlog.server.allowed import Allowed
 from raftlog.server.audit import AuditLog
-from raftlog.server.calling import caller
+from raftlog.server.calling import caller, counting
 from raftlog.server.meters import Meter, Meters
 from raftlog.server.services import Services
 from raftlog.transport.inbound import Context, refuse
@@ -293,7 +293,7 @@ def _unary(
         asked: Request | None = None
         count = gate.counts.call(call.name, len(data))
         try:
-            with count:
+            with counting(count):
                 try:
                     async with gate.call(call, context) as entered:
                         await entered.admit(len(data))

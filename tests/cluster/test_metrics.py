@@ -219,6 +219,35 @@ def test_a_scrape_of_many_topics_is_bounded_and_delays_nobody(tmp_path: Path) ->
         assert found["raftlog_node_topics_without_series"].samples[0].value == 100
 
 
+def test_the_stages_of_a_write_are_all_of_its_time(tmp_path: Path) -> None:
+    def seconds(found: dict[str, Metric], name: str, label: str) -> dict[str, float]:
+        """The sums by a label; the numbers of writes as `count`."""
+        samples = found[name].samples
+        sums = {s.labels[label]: s.value for s in samples if s.name == f"{name}_sum"}
+        counts = [s.value for s in samples if s.name == f"{name}_count"]
+        return sums | {"count": min(counts)}
+
+    settings = [f"metrics.listen=127.0.0.1:+{OFFSET}"]
+    with _cluster(tmp_path, settings, nodes=1) as cluster, cluster.client() as client:
+        port = int(cluster.servers.rpartition(":")[2]) + OFFSET
+        url = f"http://127.0.0.1:{port}/metrics"
+        client.create_topic("t", "id bigint")
+        client.append("t", [{"id": 0}])
+        before = _scrape(url)
+        for number in range(50):
+            client.append("t", [{"id": number}])
+        after = _scrape(url)
+    name = "raftlog_write_stage_seconds"
+    began, ended = (seconds(found, name, "stage") for found in (before, after))
+    took = {stage: ended[stage] - began[stage] for stage in ended}
+    assert took.pop("count") == 50
+    assert set(took) == {"queue", "disk", "replicate", "apply", "answer"}
+    assert min(took.values()) >= 0
+    calls = [seconds(found, "raftlog_call_seconds", "call")["Append"] for found in (before, after)]
+    assert sum(took.values()) == pytest.approx(calls[1] - calls[0])
+    assert took["disk"] > 0.0001, "a sync takes longer"
+
+
 def test_who_scrapes_without_the_token_or_in_plain_text_gets_nothing(tmp_path: Path) -> None:
     ca, cert, key = certificate_files(tmp_path)
     (tmp_path / "token").write_text("s3cret-canary")
