@@ -13,6 +13,8 @@ from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 
+from raftlog.metrics.quota_counts import QuotaCounts
+
 T = TypeVar("T")
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
@@ -26,15 +28,14 @@ CANCELLED = "cancelled"
 BEGUN, WON = "begun", "won"
 """How far an election came."""
 
-OTHERS = "(others)"
-"""The identity of those that are too many to have series of their own."""
-_IDENTITIES_MAX = 100
+COMMITTED, REPLAYED, KEPT = "committed", "replayed", "kept"
+"""What came of an epoch's commit."""
 
 _CALL_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _DISK_BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1, 5)
 
 
-class Stage(StrEnum):
+class WriteStage(StrEnum):
     """A part of the time that a write takes. They follow one another without a gap."""
 
     QUEUE = "queue"
@@ -81,13 +82,12 @@ class Counts:
         )
         stages = Histogram(
             "raftlog_write_stage_seconds",
-            "Where the time of a write goes on the leader, from its call to its answer: queue, "
-            "disk, replicate, apply, answer.",
+            "Where the time of a write goes on its leader, from its call to its answer.",
             ["stage"],
             buckets=_DISK_BUCKETS_S,
             registry=self.registry,
         )
-        self._stages = {stage: stages.labels(stage.value) for stage in Stage}
+        self._stages = {stage: stages.labels(stage.value) for stage in WriteStage}
         self._write_seconds = Histogram(
             "raftlog_disk_write_seconds",
             "How long a write and its sync took, of a log or of the hard states.",
@@ -100,10 +100,16 @@ class Counts:
             buckets=_DISK_BUCKETS_S,
             registry=self.registry,
         )
-
         self._elections = Counter(
             "raftlog_elections",
             "Elections of this node's replicas, by how far they came: begun or won.",
+            ["outcome"],
+            registry=self.registry,
+        )
+        self._epochs = Counter(
+            "raftlog_epochs",
+            "Commits of epochs on their leader, by what came of them: committed; replayed, which "
+            "changed nothing; kept, where the replay was another one; or the error's code.",
             ["outcome"],
             registry=self.registry,
         )
@@ -113,24 +119,11 @@ class Counts:
             ["reason"],
             registry=self.registry,
         )
-        self._held_back = Counter(
-            "raftlog_quota_wait_seconds",
-            "How long calls and streams were held back by their callers' quotas, by identity (the "
-            "first 100; then they count as (others)) and limit.",
-            ["identity", "limit"],
-            registry=self.registry,
-        )
-        self._over_quota = Counter(
-            "raftlog_quota_refusals",
-            "Calls that were refused because their callers were over their quotas.",
-            ["identity", "limit"],
-            registry=self.registry,
-        )
-        self._identities: set[str] = set()
+        self.quotas = QuotaCounts(self.registry)
         for outcome in (BEGUN, WON):
             self._elections.labels(outcome)  # there from the start, so that a first one is a change
 
-    def stage(self, stage: Stage, seconds: float) -> None:
+    def stage(self, stage: WriteStage, seconds: float) -> None:
         """A write has left this stage, in which it was for so long."""
         self._stages[stage].observe(seconds)
 
@@ -138,22 +131,13 @@ class Counts:
         """A replica of this node asked for votes (`BEGUN`), or leads now (`WON`)."""
         self._elections.labels(outcome).inc()
 
+    def epoch(self, outcome: str) -> None:
+        """This came of a commit: `COMMITTED`, `REPLAYED`, `KEPT` or an error's code."""
+        self._epochs.labels(outcome).inc()
+
     def stranger(self, reason: str) -> None:
         """A call was refused because nobody knows who made it."""
         self._strangers.labels(reason).inc()
-
-    def held_back(self, identity: str, limit: str, seconds: float) -> None:
-        """A call or stream waits for so long, for the sake of its caller's quota."""
-        self._held_back.labels(self._shown(identity), limit).inc(seconds)
-
-    def over_quota(self, identity: str, limit: str) -> None:
-        """A call was refused, because its caller was over its quota."""
-        self._over_quota.labels(self._shown(identity), limit).inc()
-
-    def _shown(self, identity: str) -> str:
-        if len(self._identities) < _IDENTITIES_MAX:
-            self._identities.add(identity)
-        return identity if identity in self._identities else OTHERS
 
     def call(self, name: str, received_bytes: int) -> CallCount:
         """A call of this name has come."""
@@ -165,7 +149,7 @@ class Counts:
         self._calls.labels(name, count.outcome).inc()
         self._call_seconds.labels(name).observe(now_s - count.began_at_s)
         if count.applied_at_s is not None:
-            self.stage(Stage.ANSWER, now_s - count.applied_at_s)
+            self.stage(WriteStage.ANSWER, now_s - count.applied_at_s)
         self._received.labels(name).inc(count.received_bytes)
         self._sent.labels(name).inc(count.sent_bytes)
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from prometheus_client.core import Metric
 
-from raftlog.core.types import NO_INDEX, NodeId
+from raftlog.core.types import NO_INDEX, NodeId, Offset
 from raftlog.metrics.counts import OK, Counts
-from raftlog.metrics.state import NodeState, PeerState, StateCollector
+from raftlog.metrics.state import NodeState, PeerState, PositionState, StateCollector
 from raftlog.wire.calls import FollowerView, GroupView
 
 _HEAD = """\
@@ -65,8 +65,9 @@ def families() -> list[Metric]:
     with counts.call("Append", 0) as count:
         count.outcome = OK
     counts.stranger("")
-    counts.held_back("", "", 0)
-    counts.over_quota("", "")
+    counts.epoch("")
+    counts.quotas.held_back("", "", 0)
+    counts.quotas.refused("", "")
     state = NodeState(
         node=NodeId(1),
         cluster_id="",
@@ -79,8 +80,10 @@ def families() -> list[Metric]:
         disk_free_bytes=0,
         disk_bytes=0,
         calls_in_flight=0,
+        budgets={"server.requests_max": 0},
+        positions=(PositionState("", "", Offset(0), 0),),
         rules=1,
         certificate_ends_s=0,
     )
-    counts.registry.register(StateCollector(lambda: state, 0))
+    counts.registry.register(StateCollector(lambda: state, 1))
     return list(counts.registry.collect())

@@ -7,14 +7,14 @@ scrape of many topics delays nobody.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from raftlog.core.types import NodeId
+from raftlog.core.types import NodeId, Offset
 from raftlog.wire.calls import GroupView
 
 CONTROLLER = "(controller)"
@@ -29,6 +29,18 @@ class PeerState(NamedTuple):
     queued_bytes: int
     dropped_messages: int
     """Since the stream opened."""
+
+
+class PositionState(NamedTuple):
+    """How far a reader group is in a topic."""
+
+    reader_group: str
+    topic: str
+    offset: Offset
+    """The first offset that it has not processed."""
+    behind: int | None
+    """Records that it has not; None: this node does not hold the topic, or another one has its name
+    now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +58,10 @@ class NodeState:
     disk_free_bytes: int
     disk_bytes: int
     calls_in_flight: int
+    budgets: Mapping[str, float]
+    """By setting, how much of it is used: from 0 to 1, or a little more."""
+    positions: Sequence[PositionState]
+    """Of reader groups; none where another node leads the key-value store."""
     rules: int
     certificate_ends_s: float | None
     """When the certificate that it shows ends, seconds since 1970; None: it has no TLS."""
@@ -154,6 +170,7 @@ class StateCollector(Collector):
                     value=sum(float(gauge.value(group)) for group in groups),
                 )
         yield from _of_followers(shown)
+        yield from _of_readers(state.positions[: self._topics_max])
         yield GaugeMetricFamily(
             "raftlog_node_topics_without_series",
             "Topics on this node beyond metrics.topics_max.",
@@ -191,6 +208,14 @@ def _of_node(state: NodeState) -> Iterator[Metric]:
         ("rules", "The version of the rules that the cluster permits.", state.rules),
     ):
         yield GaugeMetricFamily(f"raftlog_node_{name}", told, value=float(value))
+    budgets = GaugeMetricFamily(
+        "raftlog_node_budget_used_ratio",
+        "How much of what a setting allows is used. At 1 more of it waits, or is refused.",
+        labels=["budget"],
+    )
+    for budget, used in state.budgets.items():
+        budgets.add_metric([budget], used)
+    yield budgets
     if state.certificate_ends_s is not None:
         yield GaugeMetricFamily(
             "raftlog_node_certificate_ends_timestamp_seconds",
@@ -216,6 +241,27 @@ def _of_peers(state: NodeState) -> Iterator[Metric]:
         for peer in state.peers:
             family.add_metric([str(peer.peer)], float(of(peer)))
         yield family
+
+
+def _of_readers(positions: Iterable[PositionState]) -> Iterator[Metric]:
+    labels = ["reader_group", "topic"]
+    offsets = GaugeMetricFamily(
+        "raftlog_reader_position",
+        "The first offset that a reader group has not processed, as it said last. Told by the "
+        "node that leads the key-value store, of the first metrics.topics_max positions.",
+        labels=labels,
+    )
+    behind = GaugeMetricFamily(
+        "raftlog_reader_behind_records",
+        "Records that a reader group has not processed, where that node holds the topic.",
+        labels=labels,
+    )
+    for each in positions:
+        offsets.add_metric([each.reader_group, each.topic], each.offset)
+        if each.behind is not None:
+            behind.add_metric([each.reader_group, each.topic], each.behind)
+    yield offsets
+    yield behind
 
 
 def _of_followers(groups: Iterable[GroupView]) -> Iterator[Metric]:

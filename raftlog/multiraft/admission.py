@@ -25,6 +25,11 @@ class Admission:
         self._bytes_max = bytes_max
         self._bytes = 0
 
+    @property
+    def used(self) -> float:
+        """The share of the bytes that may wait for an answer: from 0 to 1, or more for one."""
+        return self._bytes / self._bytes_max
+
     def took(self, payload: Payload) -> None:
         """It is proposed, and not answered yet."""
         self._bytes += payload.size

@@ -53,6 +53,11 @@ class CatchUpBudget:
         self._waits = False
         self._reading_bytes: Counter[NodeId] = Counter()
 
+    @property
+    def used(self) -> float:
+        """The share of the node's bytes that are being read: from 0 to 1, or a little more."""
+        return self._reading_bytes.total() / self._limits.node_bytes_max
+
     def has_room(self, peer: NodeId) -> bool:
         """May another read begin for the peer?"""
         if not self._is_allowed():

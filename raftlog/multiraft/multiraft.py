@@ -144,8 +144,8 @@ class MultiRaft:
             limits=limits,
             mark_dirty=self.mark_dirty,
         )
-        self._budget = CatchUpBudget(effects, limits.catch_up, self._read_on)
-        self._catch_up = CatchUp(effects, self._budget, self._files_released, self._unfit)
+        self.catch_up_budget = CatchUpBudget(effects, limits.catch_up, self._read_on)
+        self._catch_up = CatchUp(effects, self.catch_up_budget, self._files_released, self._unfit)
         self.images = self._new_images(store, limits.images)
         self._compactions = self._new_compactions(store, limits.compaction)
         self.admission = Admission(
@@ -181,7 +181,7 @@ class MultiRaft:
             fs=store.fs,
             effects=self._effects,
             disk=self._disk,
-            budget=self._budget,
+            budget=self.catch_up_budget,
             images=self.images,
             compactions=self._compactions,
             quarantine=self.replicas.quarantine,
@@ -238,7 +238,7 @@ class MultiRaft:
             replicas=self.replicas,
             effects=self._effects,
             random=random,
-            budget=self._budget,
+            budget=self.catch_up_budget,
             pull_ticks=self._limits.pull_ticks,
             timing=self._timing,
             offer=self.images.offer_to,
@@ -254,7 +254,7 @@ class MultiRaft:
             effects=self._effects,
             disk=self._disk,
             store=store,
-            budget=self._budget,
+            budget=self.catch_up_budget,
             limits=limits,
             now_us=self.now_us,
             groups=self.replicas,

@@ -49,8 +49,8 @@ from raftlog.multiraft.effects import (
 )
 from raftlog.server.compactor import Compactor
 from raftlog.server.node_links import NodeLinks
-from raftlog.server.stages import Stages
 from raftlog.server.workers import Workers
+from raftlog.server.write_stages import WriteStages
 from raftlog.storage.write import LogWrite
 
 T = TypeVar("T")
@@ -84,13 +84,11 @@ class LoopEffects:
         compactions: Workers,
         compactor: Compactor,
         counts: Counts,
-        stages: Stages,
         report: Callable[[ReportPlacement], None],
         read_positions: Callable[[Callable[[Sequence[KeyValue] | None], None]], None],
     ) -> None:
         """`writers` run writes and jobs, `readers` reads: a sync must not wait behind a read.
-        `compactions` has one thread, which waits for the compaction process. `stages` looks at the
-        writes after each turn and each write to disk. `report` tells the
+        `compactions` has one thread, which waits for the compaction process. `report` tells the
         controller's leader; `read_positions` asks the key-value store's."""
         self._links = links
         self._writers = writers
@@ -98,7 +96,8 @@ class LoopEffects:
         self._compactions = compactions
         self._compactor = compactor
         self._counts = counts
-        self._stages = stages
+        self.write_stages = WriteStages(counts)
+        """Looks at the writes after each turn and each write to disk."""
         self._report = report
         self._read_positions = read_positions
         self._loop = asyncio.get_running_loop()
@@ -108,7 +107,7 @@ class LoopEffects:
 
     def _run(self, turn: Callable[[], None]) -> None:
         turn()
-        self._stages.look()
+        self.write_stages.look()
 
     def later(self, delay_us: int, turn: Callable[[], None]) -> None:
         self._loop.call_later(delay_us / 1_000_000, turn)
@@ -149,7 +148,7 @@ class LoopEffects:
     def run_write(self, write: LogWrite, ran: Callable[[], None]) -> None:
         def done(_: object) -> None:
             ran()
-            self._stages.look()
+            self.write_stages.look()
 
         self._writers.run(self._counts.timed_write(write.run), done)
 

@@ -193,7 +193,7 @@ async def _serve(
 def _services(settings: Settings, node: Node) -> Services:
     """What answers calls."""
     rights = Rights(settings.auth, asked=_asks_callers(settings))
-    meters = Meters(settings.auth, node.counts, requests_max=settings.server.requests_max)
+    meters = Meters(settings.auth, node.counts.quotas, requests_max=settings.server.requests_max)
     return Services(node, rights, meters)
 
 

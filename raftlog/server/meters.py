@@ -25,7 +25,7 @@ from raftlog.config_auth import AuthSettings
 from raftlog.core.types import GroupId
 from raftlog.errors import QuotaExceeded, RaftlogError, WriterBytesExceeded
 from raftlog.machines.kv_commands import KeyValue
-from raftlog.metrics.counts import Counts
+from raftlog.metrics.quota_counts import QuotaCounts
 
 _METERS_MAX = 10_000
 """So many identities are remembered, the latest ones. No setting: it bounds memory, at 1 KiB or so
@@ -45,7 +45,7 @@ log = structlog.get_logger(__name__)
 class Meters:
     """What each caller uses. For one event loop only."""
 
-    def __init__(self, settings: AuthSettings, counts: Counts, *, requests_max: int) -> None:
+    def __init__(self, settings: AuthSettings, counts: QuotaCounts, *, requests_max: int) -> None:
         self.counts = counts
         self.wait_max_s = settings.quota_wait_max_s
         self.waiting_max = max(1, requests_max // _WAITING_SHARE)
@@ -191,7 +191,7 @@ class Meter:
             self._waiting -= 1
 
     def _exceeded(self, limit: Limit, wait_s: float) -> QuotaExceeded:
-        self._meters.counts.over_quota(self._identity, limit)
+        self._meters.counts.refused(self._identity, limit)
         self._meters.tell(self._identity, limit, refused=True)
         return QuotaExceeded(
             identity=self._identity,

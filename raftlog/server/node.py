@@ -50,7 +50,6 @@ from raftlog.server.loop_effects import LoopEffects
 from raftlog.server.node_links import NodeLinks
 from raftlog.server.peer_routes import parse_routes
 from raftlog.server.refused import accepted
-from raftlog.server.stages import Stages
 from raftlog.server.workers import Workers
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
@@ -115,7 +114,6 @@ class Node:
         self.links = NodeLinks(self.node, self._link, fail)
         self.counts = Counts()
         """What the node counts for Prometheus."""
-        self._stages = Stages(self.counts)
         self._effects = LoopEffects(
             links=self.links,
             writers=self._workers,
@@ -123,7 +121,6 @@ class Node:
             compactions=self._compactions,
             compactor=self._compactor,
             counts=self.counts,
-            stages=self._stages,
             report=self._report,
             read_positions=self._read_positions,
         )
@@ -381,7 +378,7 @@ class Node:
                 done.set_result(answer)
 
         self._decided(lambda: self.multiraft.propose(local, payload, reply))
-        self._stages.proposed(local)
+        self._effects.write_stages.proposed(local)
         return done
 
     async def read_barrier(self, local: LocalReplica) -> None:

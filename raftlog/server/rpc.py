@@ -77,6 +77,11 @@ class CallGate:
         return self._in_flight
 
     @property
+    def used(self) -> float:
+        """The share of the calls that may be answered at a time: from 0 to 1."""
+        return self._in_flight / self._limits.requests_max
+
+    @property
     def closed(self) -> bool:
         """Does the node stop?"""
         return self._closed

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+from collections.abc import Iterator
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 
 from raftlog.certificates import ends_at
-from raftlog.metrics.state import NodeState, PeerState
+from raftlog.core.ready import Role
+from raftlog.errors import InvalidOption
+from raftlog.machines.commands import TopicInfo
+from raftlog.metrics.state import NodeState, PeerState, PositionState
 from raftlog.server.node import Node
 from raftlog.server.rpc import CallGate
 from raftlog.server.views import group_view
+from raftlog.wire import reader_positions
 from raftlog.wire.calls import GroupView
+from raftlog.wire.reader_positions import ReaderPosition
 
 _GROUPS_PER_TURN = 50
 """So many groups are read before other work has its turn: 2 ms or so. No setting."""
@@ -60,6 +68,12 @@ class Scrapes:
             disk_free_bytes=disk.f_bavail * disk.f_frsize,
             disk_bytes=disk.f_blocks * disk.f_frsize,
             calls_in_flight=self._gate.in_flight,
+            budgets={
+                "server.requests_max": self._gate.used,
+                "server.request_bytes_max": multiraft.admission.used,
+                "server.catch_up_bytes_max": multiraft.catch_up_budget.used,
+            },
+            positions=list(self._positions()),
             rules=multiraft.replicas.controller.rules,
             certificate_ends_s=self._certificate_ends_s(),
         )
@@ -67,6 +81,30 @@ class Scrapes:
     def _certificate_ends_s(self) -> float | None:
         certificates = self._node.channels.certificates
         return None if certificates is None else ends_at(certificates.current().cert).timestamp()
+
+    def _positions(self) -> Iterator[PositionState]:
+        """Those of reader groups that are shown, if this node leads the key-value store."""
+        replicas = self._node.multiraft.replicas
+        store = replicas.controller.kv
+        local = replicas.get(store.group) if store is not None else None
+        if local is None or local.raft.role is not Role.LEADER:
+            return
+        found = local.kv_machine.pairs(
+            reader_positions.KEY_PREFIX, "", "", local.replica.applied_index
+        )
+        for each in islice(found, self._node.settings.metrics.topics_max):
+            with contextlib.suppress(InvalidOption):  # of a later version, which only that can read
+                yield self._position(reader_positions.decode(each.key, each.value))
+
+    def _position(self, position: ReaderPosition) -> PositionState:
+        replicas = self._node.multiraft.replicas
+        topic = replicas.controller.topic(position.topic)
+        behind = None
+        if isinstance(topic, TopicInfo) and topic.incarnation == position.incarnation:
+            local = replicas.of_topic(topic.group, topic.incarnation)
+            if local is not None:
+                behind = max(0, local.topic_machine.high_water_mark - position.offset)
+        return PositionState(position.group, position.topic, position.offset, behind)
 
     async def _groups(self) -> list[GroupView]:
         replicas = self._node.multiraft.replicas

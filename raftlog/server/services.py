@@ -20,6 +20,7 @@ from raftlog.core.types import GroupId, NodeId, Offset
 from raftlog.errors import (
     MalformedRequest,
     NotYet,
+    RaftlogError,
     TooMany,
 )
 from raftlog.machines.commands import (
@@ -68,6 +69,7 @@ from raftlog.machines.validity import (
     problem_of_stage,
     problem_of_trim,
 )
+from raftlog.metrics.counts import COMMITTED, KEPT, REPLAYED
 from raftlog.multiraft.local_replica import LocalReplica, StoredBatch
 from raftlog.predicates.predicate import NODES_MAX, node_count
 from raftlog.server import views
@@ -350,7 +352,15 @@ class Services:
             owner=self._owner(local, call.key),
         )
         outcome = await self._node.propose(local, command)
-        return self._accepted(EpochCommitted, outcome)
+        counts = self._node.counts
+        try:
+            committed = self._accepted(EpochCommitted, outcome)
+        except RaftlogError as error:
+            counts.epoch(type(error).__name__)
+            raise
+        replayed = KEPT if committed.kept else REPLAYED
+        counts.epoch(replayed if committed.replayed else COMMITTED)
+        return committed
 
     async def abort_epoch(self, call: calls.AbortEpochCall) -> EpochAborted:
         """Drop the open attempts of one run's epoch."""

@@ -61,7 +61,7 @@ async def _start(
         boot_id=uuid.uuid4().hex,
         fail=_fail,
     )
-    meters = Meters(settings.auth, node.counts, requests_max=settings.server.requests_max)
+    meters = Meters(settings.auth, node.counts.quotas, requests_max=settings.server.requests_max)
     services = Services(node, Rights(settings.auth, asked=False), meters)
     server = grpc.aio.server()
     gate = CallGate(

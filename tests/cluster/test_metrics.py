@@ -146,6 +146,7 @@ def test_prometheus_scrapes_nodes_over_tls_and_alerts_of_one_that_is_killed(
             client.create_topic("t", "id bigint")
             for number in range(50):
                 client.append("t", [{"id": number}])
+            client.positions.publish("etl", "t", 20)
         with prometheus(tmp_path, targets, ca, "s3cret-canary") as server:
 
             def marks_are_there() -> bool:
@@ -161,6 +162,10 @@ def test_prometheus_scrapes_nodes_over_tls_and_alerts_of_one_that_is_killed(
             assert min(ends.values()) > 360 * 86_400
             appends = 'sum(raftlog_calls_total{call="Append",outcome="ok"})'
             assert server.query(appends) == {"": 50}
+            behind = server.query('raftlog_reader_behind_records{reader_group="etl",topic="t"}')
+            assert list(behind.values()) == [30], "one node tells it"
+            budget = 'raftlog_node_budget_used_ratio{budget="server.requests_max"}'
+            assert len(server.query(budget)) == 3
             assert min(server.query("raftlog_disk_write_seconds_count").values()) > 0
             assert max(server.query('raftlog_elections_total{outcome="won"}').values()) > 0
             with cluster.client() as client:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from prometheus_client import CollectorRegistry
 
-from raftlog.core.types import GroupId, LogIndex, NodeId
-from raftlog.metrics.state import NodeState, PeerState, StateCollector
+from raftlog.core.types import GroupId, LogIndex, NodeId, Offset
+from raftlog.metrics.state import NodeState, PeerState, PositionState, StateCollector
 from raftlog.wire.calls import FollowerView, GroupView
 from tests.cli.test_status import view
 
@@ -23,6 +23,12 @@ STATE = NodeState(
     disk_free_bytes=25,
     disk_bytes=100,
     calls_in_flight=6,
+    budgets={"server.requests_max": 0.25},
+    positions=(
+        PositionState("etl", "a", Offset(40), 2),
+        PositionState("etl", "b", Offset(7), None),
+        PositionState("etl", "c", Offset(1), 0),
+    ),
     rules=13,
     certificate_ends_s=1.8e9,
 )
@@ -76,6 +82,18 @@ def test_replicas_are_shown_with_who_leads_and_who_is_behind() -> None:
     assert found(behind, {"topic": "a", "follower": "2"}) == 20
     assert found(behind, {"topic": "a", "follower": "1"}) is None, "a leader follows nobody"
     assert found("raftlog_follower_contact_seconds", {"topic": "a", "follower": "2"}) == 1.5
+
+
+def test_positions_of_readers_are_shown_up_to_the_bound_and_how_far_behind_they_are() -> None:
+    found = shown(STATE, topics_max=2).get_sample_value
+
+    def of(topic: str) -> dict[str, str]:
+        return {"reader_group": "etl", "topic": topic}
+
+    position, behind = "raftlog_reader_position", "raftlog_reader_behind_records"
+    assert [found(position, of(topic)) for topic in "abc"] == [40, 7, None]
+    assert [found(behind, of(topic)) for topic in "abc"] == [2, None, None]
+    assert found("raftlog_node_budget_used_ratio", {"budget": "server.requests_max"}) == 0.25
 
 
 def test_topics_beyond_the_bound_are_in_the_sums_only() -> None:

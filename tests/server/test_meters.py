@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from raftlog.auth import quota_keys
 from raftlog.auth.caller import Caller, Means
@@ -14,7 +15,7 @@ from raftlog.config_auth import AuthSettings
 from raftlog.core.types import GroupId
 from raftlog.errors import NoQuorum, QuotaExceeded, WriterBytesExceeded
 from raftlog.machines.kv_commands import KeyValue
-from raftlog.metrics.counts import OTHERS, Counts
+from raftlog.metrics.quota_counts import OTHERS, QuotaCounts
 from raftlog.server.meters import Meter, Meters
 
 ADA = Caller(identity="ada", means=Means.TOKEN)
@@ -29,7 +30,7 @@ def key_value(to: str, **limits: int) -> KeyValue:
 
 def meters_of(*keys: KeyValue, wait_max_s: float = LONG_S, requests_max: int = 1000) -> Meters:
     settings = AuthSettings(admins="root", quota_wait_max_s=wait_max_s)
-    meters = Meters(settings, Counts(), requests_max=requests_max)
+    meters = Meters(settings, QuotaCounts(CollectorRegistry()), requests_max=requests_max)
     meters.take(keys)
     return meters
 
@@ -39,11 +40,6 @@ def meter_of(**limits: int) -> tuple[Meters, Meter]:
     meter = meters.of(ADA)
     assert meter is not None
     return meters, meter
-
-
-def sample(meters: Meters, name: str, identity: str, limit: Limit) -> float:
-    labels = {"identity": identity, "limit": limit.value}
-    return meters.counts.registry.get_sample_value(name, labels) or 0.0
 
 
 def test_nodes_admins_and_those_without_a_quota_are_held_to_none() -> None:
@@ -59,7 +55,11 @@ def test_nodes_admins_and_those_without_a_quota_are_held_to_none() -> None:
 
 
 def test_a_call_waits_for_what_came_before_and_is_refused_where_that_takes_too_long() -> None:
-    meters, meter = meter_of(in_bytes_per_s=1000)
+    registry = CollectorRegistry()
+    meters = Meters(AuthSettings(quota_wait_max_s=0.5), QuotaCounts(registry), requests_max=100)
+    meters.take([key_value("ada", in_bytes_per_s=1000)])
+    meter = meters.of(ADA)
+    assert meter is not None
 
     async def run() -> None:
         loop = asyncio.get_running_loop()
@@ -71,9 +71,11 @@ def test_a_call_waits_for_what_came_before_and_is_refused_where_that_takes_too_l
             await meter.admit(1, LONG_S)
 
     asyncio.run(run())
-    waited_s = sample(meters, "raftlog_quota_wait_seconds_total", "ada", Limit.IN_BYTES)
-    assert 0.05 < waited_s <= 0.1
-    assert sample(meters, "raftlog_quota_refusals_total", "ada", Limit.IN_BYTES) == 1
+    labels = {"identity": "ada", "limit": "in_bytes_per_s"}
+    assert (
+        0.05 < (registry.get_sample_value("raftlog_quota_wait_seconds_total", labels) or 0) <= 0.1
+    )
+    assert registry.get_sample_value("raftlog_quota_refusals_total", labels) == 1
 
 
 def test_a_call_that_has_less_time_than_it_would_wait_is_refused_at_once() -> None:
@@ -203,12 +205,13 @@ def test_a_quota_of_a_later_version_limits_nobody() -> None:
 
 
 def test_identities_are_few_in_the_metrics() -> None:
-    counts = Counts()
+    registry = CollectorRegistry()
+    counts = QuotaCounts(registry)
     for number in range(150):
-        counts.over_quota(f"somebody-{number}", Limit.STREAMS)
+        counts.refused(f"somebody-{number}", Limit.STREAMS)
     found = {
         each.labels["identity"]: each.value
-        for family in counts.registry.collect()
+        for family in registry.collect()
         for each in family.samples
         if each.name == "raftlog_quota_refusals_total"
     }

@@ -63,7 +63,7 @@ def test_a_refused_write_does_not_keep_its_bytes_until_a_garbage_collection(
         server = grpc.aio.server()
         rights = Rights(AuthSettings(), asked=False)
         allowed = Allowed(rights, lambda: pytest.fail("nobody is asked who they are"))
-        meters = Meters(AuthSettings(), Counts(), requests_max=1)
+        meters = Meters(AuthSettings(), Counts().quotas, requests_max=1)
         gate = CallGate(ServerSettings(), "c", Counts(), allowed, meters)
         handler = grpc.unary_unary_rpc_method_handler(_unary(APPEND, append, gate))
         server.add_generic_rpc_handlers(

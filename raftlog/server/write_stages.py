@@ -11,7 +11,7 @@ from collections import deque
 
 from raftlog.core.ready import Role
 from raftlog.core.types import NOBODY, LogIndex, Term
-from raftlog.metrics.counts import CallCount, Counts, Stage
+from raftlog.metrics.counts import CallCount, Counts, WriteStage
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.server.calling import counted_call
 
@@ -33,7 +33,7 @@ class _Write:
         self.committed_s: float | None = None
 
 
-class Stages:
+class WriteStages:
     """Times the writes of one node. For the loop's thread."""
 
     def __init__(self, counts: Counts) -> None:
@@ -48,7 +48,7 @@ class Stages:
         writes = self._writes.setdefault(local, deque())
         if len(writes) < _WATCHED_MAX:
             now_s = time.monotonic()
-            self._counts.stage(Stage.QUEUE, now_s - call.began_at_s)
+            self._counts.stage(WriteStage.QUEUE, now_s - call.began_at_s)
             writes.append(_Write(call, raft.term, raft.log.last_index, now_s))
 
     def look(self) -> None:
@@ -80,7 +80,7 @@ class Stages:
     def _applied(self, write: _Write, now_s: float) -> None:
         assert write.durable_s is not None, "it was seen before"
         assert write.committed_s is not None, "only what is committed is applied"
-        self._counts.stage(Stage.DISK, write.durable_s - write.proposed_s)
-        self._counts.stage(Stage.REPLICATE, write.committed_s - write.durable_s)
-        self._counts.stage(Stage.APPLY, now_s - write.committed_s)
+        self._counts.stage(WriteStage.DISK, write.durable_s - write.proposed_s)
+        self._counts.stage(WriteStage.REPLICATE, write.committed_s - write.durable_s)
+        self._counts.stage(WriteStage.APPLY, now_s - write.committed_s)
         write.call.applied_at_s = now_s
