@@ -417,7 +417,9 @@ class Compactions:
             if done:
                 ended(True)
 
-        self._disk.queue_job(lambda: self._store.publish(local.group, image, received), published)
+        # Ahead of topics that come and go: a leader takes no more records until it is done.
+        work = partial(self._store.publish, local.group, image, received)
+        self._disk.queue_job(work, published, ahead=True)
 
     def _published(self, local: LocalReplica, image: Image, received: frozenset[str]) -> None:
         """The manifest names the new image. From here on it is what readers are given."""
@@ -454,6 +456,7 @@ class Compactions:
         self._disk.queue_job(
             lambda: self._store.drop_files(local.group, drop.removal, obsolete),
             lambda _: self._end(local),
+            ahead=True,
         )
 
     def _drop_unpinned(self) -> None:

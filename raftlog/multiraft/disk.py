@@ -198,13 +198,23 @@ class NodeDisk:
 
     # ------------------------------------------------------------ jobs
 
-    def queue_job(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
+    def queue_job(
+        self, work: Callable[[], T], done: Callable[[T], None], *, ahead: bool = False
+    ) -> None:
         """Run `work`, which may find no room and then starts again later; then call `done`.
 
         One at a time: a hundred new topics do not keep a hundred threads from syncs, and two
         removals never note their deletions at the same time. In order, but for those that wait.
+
+        `ahead`: before all that wait to begin, which may be more than a slow disk ever gets done.
+        For jobs that come one after another with other work between them, so that the others have
+        their turns as well.
         """
-        self._jobs.append(_Job(work, done))
+        job = _Job(work, done)
+        if ahead:
+            self._jobs.appendleft(job)
+        else:
+            self._jobs.append(job)
         self._start_job()
 
     def _start_job(self) -> None:

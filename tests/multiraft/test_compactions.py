@@ -73,6 +73,22 @@ def test_a_leader_that_is_some_points_behind_asks_for_no_more() -> None:
     assert len(scene.points()) == POINTS_BEHIND + 1
 
 
+def test_compactions_go_on_while_more_other_jobs_come_than_the_disk_gets_done() -> None:
+    """As of topics that are made and deleted all the time, on a slow disk."""
+    scene = Scene()
+    local = scene.topics[GroupId(1)]
+    scene.write((POINTS_BEHIND + 3) * (EVERY + 1))
+    others: list[int] = []
+    for number in range(4 * POINTS_BEHIND):
+        for _ in range(2):
+            scene.disk.queue_job(lambda: None, lambda _, number=number: others.append(number))
+        if scene.driver.jobs:
+            scene.compact()
+        scene.driver.run()
+        assert len(others) >= number // 3, "and neither do those wait for ever"
+    assert len(local.replica.points) <= 1, "four turns of the disk are enough for each"
+
+
 def test_a_leader_that_is_far_behind_takes_no_more_records_until_a_compaction_ends() -> None:
     scene = Scene()
     local = scene.topics[GroupId(1)]

@@ -197,6 +197,17 @@ def test_a_job_without_room_starts_again_and_lets_others_go_first() -> None:
     assert done == ["removed", "made"]
 
 
+def test_a_job_that_goes_ahead_waits_only_for_the_one_that_runs() -> None:
+    scene = Scene()
+    done: list[str] = []
+    for name in ("first", "second", "third"):
+        scene.disk.queue_job(lambda name=name: name, done.append)
+    scene.disk.queue_job(lambda: "ahead", done.append, ahead=True)
+    for _ in range(4):
+        scene.driver.run()
+    assert done == ["first", "ahead", "second", "third"]
+
+
 def test_a_disk_that_is_full_for_a_job_is_told_until_that_job_is_done() -> None:
     """What an image needs, say, while logs have room enough in their segments."""
     scene = Scene()
