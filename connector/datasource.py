@@ -7,6 +7,7 @@ can be refused is refused on the driver, before any task.
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ from raftlog.spark.union import union
 from raftlog.spark.worker_log import errors_logged
 
 if TYPE_CHECKING:
+    from raftlog import TopicInfo
     from raftlog.spark.failed import FailedStreamReader
     from raftlog.spark.reader import RaftlogBatchReader
     from raftlog.spark.stream_reader import RaftlogStreamReader
@@ -44,6 +46,8 @@ class RaftlogDataSource(DataSource):
         one in the worker that plans a batch."""
         super().__init__(dict(connection.with_found_servers(options)))
         self._sent = False
+        self._loaded: dict[str, int] = {}
+        """The versions of the topics' schemas at load(), by incarnation; none with `.schema()`."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """This is a copy: of a sink, in the worker that ends a batch."""
@@ -59,8 +63,20 @@ class RaftlogDataSource(DataSource):
         `.schema(...)`, nor for a table whose columns somebody gave."""
         table = sql_table.declared(self.options)
         if table is None:
-            return _columns(self.options)
-        return sql_table.with_options(_columns(connection.with_found_servers(table)), table)
+            return self._columns(self.options)
+        return sql_table.with_options(self._columns(connection.with_found_servers(table)), table)
+
+    def _columns(self, given: Mapping[str, str]) -> StructType:
+        viewed = view_options(given)
+        if viewed is not None:
+            from raftlog.spark.views import COLUMNS
+
+            return COLUMNS[viewed.view]
+        subscribed = subscription(given)
+        check_values(given)
+        topics = connection.describe(subscribed)
+        self._loaded = {topic.incarnation: topic.schema.version for topic in topics}
+        return topic_struct(union(topics), include_metadata=subscribed.include_metadata)
 
     @errors_logged
     def reader(self, schema: StructType) -> RaftlogBatchReader | ViewReader:
@@ -105,9 +121,15 @@ class RaftlogDataSource(DataSource):
         from raftlog.spark.stream_reader import RaftlogStreamReader
 
         options = source_options(given, Endpoint.STREAM_SOURCE)
-        topics = connection.describe(options.subscription)
+        topics = [self._as_loaded(topic) for topic in connection.describe(options.subscription)]
         check_projection(schema, union(topics))
         return RaftlogStreamReader(options, schema, topics)
+
+    def _as_loaded(self, topic: TopicInfo) -> TopicInfo:
+        """The topic with the columns that it had at load(): a stream goes on with these, though
+        they are altered before it has read a record, which is when tasks get their reader."""
+        version = self._loaded.get(topic.incarnation, topic.schema.version)
+        return dataclasses.replace(topic, schema=topic.schema.at(version))
 
     @errors_logged
     def writer(self, schema: StructType, overwrite: bool) -> RaftlogBatchWriter:
@@ -121,19 +143,6 @@ class RaftlogDataSource(DataSource):
         from raftlog.spark.writer import stream_writer
 
         return stream_writer(self.options, schema, overwrite, planning=not self._sent)
-
-
-def _columns(given: Mapping[str, str]) -> StructType:
-    viewed = view_options(given)
-    if viewed is not None:
-        from raftlog.spark.views import COLUMNS
-
-        return COLUMNS[viewed.view]
-    subscribed = subscription(given)
-    check_values(given)
-    return topic_struct(
-        union(connection.describe(subscribed)), include_metadata=subscribed.include_metadata
-    )
 
 
 def _plans_with_filters() -> bool:

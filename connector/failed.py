@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from raftlog.errors import RaftlogError
+from raftlog.spark.worker_log import errors_logged
 
 
 class FailedStreamReader(DataSourceStreamReader):
@@ -35,5 +36,6 @@ class FailedStreamReader(DataSourceStreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         self._fail()
 
+    @errors_logged
     def read(self, partition: InputPartition) -> Iterator[Any]:
         self._fail()

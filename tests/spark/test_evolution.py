@@ -120,6 +120,35 @@ def test_a_running_stream_keeps_its_columns_by_id_and_has_the_new_ones_after_a_r
     assert len(seen) == 3
 
 
+def test_a_stream_that_has_not_read_a_record_yet_keeps_the_columns_that_it_was_loaded_with(lab):
+    """Its tasks get their reader with the first batch, and the topic has other columns by then."""
+    lab.create("id bigint, s string, f float, gone int, at struct<x: int>")
+    seen: list[tuple] = []
+
+    def collect(batch, number):
+        seen.extend(tuple(row) for row in batch.collect())
+
+    finish(lab.each(lab.read_stream(), collect))  # of batch 0, which an empty topic has as well
+    query = lab.each(lab.read_stream(), collect, processingTime="0 seconds")
+    wait_until(lambda: query.recentProgress, "the stream to look", query)
+    lab.client.alter_schema(
+        lab.topic,
+        rename={"s": "text"},
+        add="s bigint",
+        types="f double, at struct<x: int, y: string>",
+        drop=["gone"],
+    )
+    row = {"id": 2, "text": "s2", "s": 7, "f": 0.5, "at": {"x": 5, "y": "a"}}
+    lab.client.append(lab.topic, [row])
+    wait_until(lambda: seen, "the row after the change", query)
+    query.processAllAvailable()
+    query.stop()
+    assert seen == [(2, "s2", 0.5, None, (5,))]
+    lab.client.append(lab.topic, [row])
+    finish(lab.each(lab.read_stream(), collect))
+    assert seen[1:] == [(2, "s2", 0.5, (5, "a"), 7)]
+
+
 def test_a_process_that_knows_a_topics_earlier_columns_asks_again(cluster, client):
     """As a Python worker of Spark does, which lives longer than the query that it began with."""
     client.create_topic("long-lived", "id bigint")
