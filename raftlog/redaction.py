@@ -18,18 +18,20 @@ _PARAMETER = re.compile(
 _TELLING_CHARACTERS = 6
 """A shorter secret may be part of a word, and is hidden only where a location has it."""
 _PEM = "-----BEGIN"
+_KEY = "the text of a PEM file"
 _VALUE_CHARACTERS = 200
 
 
 def shown_address(text: str, within: str = "") -> str:
     """What was given as an address, `host:port`. `within`: the list of which it is a part; a
     password may hold what separates such parts."""
-    return _USER.sub(rf"{_HIDDEN}\1", within if _USER.match(within) else text)
+    given = within if _USER.match(within) or _PEM in within else text
+    return _KEY if _PEM in given else _USER.sub(rf"{_HIDDEN}\1", given)
 
 
 def shown_location(location: str) -> str:
     """What was given as the place of a file or folder, a path or a URI."""
-    return without_secrets(location, location)
+    return _KEY if _PEM in location else without_secrets(location, location)
 
 
 def without_secrets(text: str, location: str) -> str:
@@ -55,5 +57,5 @@ def without_secrets(text: str, location: str) -> str:
 def shown_value(text: str) -> str:
     """What was given as an option's value, quoted. It may be a private key, by mistake."""
     if _PEM in text:
-        return "the text of a PEM file"
+        return _KEY
     return repr(text if len(text) <= _VALUE_CHARACTERS else f"{text[:_VALUE_CHARACTERS]}...")

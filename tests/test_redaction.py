@@ -56,4 +56,6 @@ def test_a_value_is_shown_in_short_and_a_key_not_at_all() -> None:
     assert shown_value("soon") == "'soon'"
     assert shown_value("x" * 5000) == repr("x" * 200 + "...")
     key = "-----BEGIN PRIVATE KEY-----\nplanted\n-----END PRIVATE KEY-----\n"
-    assert "planted" not in shown_value(key)
+    for shown in (shown_value(key), shown_address(key), shown_address("", f"h:1,{key}")):
+        assert "planted" not in shown
+    assert "planted" not in shown_location(key)

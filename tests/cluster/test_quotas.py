@@ -119,8 +119,8 @@ def test_who_writes_too_much_is_held_back_and_nobody_else_is(
     for number in range(14):
         people["writer"].append(TOPIC, [{"id": number, "body": BODY}])
     took_s = time.monotonic() - began_s
-    # 2.25 s by its rate and a second's burst; a node that learns of the quota late, or a leader that
-    # is new, begins with another burst.
+    # 2.25 s by its rate and a second's burst. A node that learns of the quota late, or a leader
+    # that is new, begins with another burst.
     assert took_s > 1.0
     began_s = time.monotonic()
     for number in range(14):
