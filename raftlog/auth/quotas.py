@@ -6,7 +6,7 @@ in that order: an identity's own counts, else the highest of its groups', else e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -79,20 +79,12 @@ class Quotas:
 
     def of(self, who: Caller) -> dict[Limit, int]:
         """The limits of a caller; those that are missing have no bound."""
-        return {limit: most for limit in Limit if (most := self._most(who, limit)) is not None}
-
-    def _most(self, who: Caller, limit: Limit) -> int | None:
-        own = self._of.get(who.identity, {}).get(limit) if who.identity in names_of(who) else None
-        if own is not None:
-            return own
-        of_groups = list(self._of_groups(who, limit))
-        return max(of_groups) if of_groups else self._of.get(EVERYBODY, {}).get(limit)
-
-    def _of_groups(self, who: Caller, limit: Limit) -> Iterator[int]:
+        of_groups: dict[Limit, int] = {}
         for group in who.groups:
-            limits = self._of.get(f"{GROUP_PREFIX}{group}", {})
-            if limit in limits:
-                yield limits[limit]
+            for limit, most in self._of.get(f"{GROUP_PREFIX}{group}", {}).items():
+                of_groups[limit] = max(most, of_groups.get(limit, 0))
+        own = self._of.get(who.identity, {}) if who.identity in names_of(who) else {}
+        return {**self._of.get(EVERYBODY, {}), **of_groups, **own}
 
 
 class Allowance:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from raftlog.auth import grant_keys
 from raftlog.auth.caller import Caller
 from raftlog.auth.rights import Grant, Grants, Resource, Right, problem_of_grant
 from raftlog.client.arguments import text_argument
-from raftlog.client.key_updates import update
+from raftlog.client.key_updates import decoded, update
 from raftlog.client.key_values import KeyValueStore
 from raftlog.errors import InvalidOption
 from raftlog.machines.limits import KEY_CHARACTERS_MAX
@@ -129,12 +130,4 @@ def _checked(to: str, rights: Sequence[Right], resource: Resource) -> Grant:
     return grant
 
 
-def _decoded(key: str, value: bytes) -> Grant:
-    try:
-        return grant_keys.decode(key, value)
-    except ValueError as error:
-        raise InvalidOption(
-            option="grant",
-            problem=f"cannot be read: {error}",
-            advice="Use a newer raftlog.",
-        ) from None
+_decoded = partial(decoded, "grant", grant_keys.decode)

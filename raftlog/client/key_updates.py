@@ -1,11 +1,14 @@
-"""A key of the key-value store, changed to what its value says, whoever else changes it."""
+"""Keys of the key-value store with values of a format: read, and changed whoever else does."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from raftlog.client.key_values import KeyValueStore
-from raftlog.errors import VersionConflict
+from raftlog.errors import InvalidOption, VersionConflict
+
+T = TypeVar("T")
 
 _TRIES = 20
 """So often somebody else may change the same key in between. No setting: people do it."""
@@ -31,3 +34,16 @@ def update(
         else:
             return value
     raise AssertionError("the last try returns or raises")
+
+
+def decoded(what: str, decode: Callable[[str, bytes], T], key: str, value: bytes) -> T:
+    """What a key and its value stand for: `what`, such as "grant". Raises `InvalidOption` where
+    `decode` raises `ValueError`."""
+    try:
+        return decode(key, value)
+    except ValueError as error:
+        raise InvalidOption(
+            option=what,
+            problem=f"cannot be read: {error}",
+            advice="Use a newer raftlog.",
+        ) from None

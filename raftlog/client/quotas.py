@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from raftlog.auth import quota_keys
 from raftlog.auth.quotas import EVERYBODY, LIMIT_MAX, Limit, Quota, problem_of_quota
 from raftlog.client.arguments import text_argument
-from raftlog.client.key_updates import update
+from raftlog.client.key_updates import decoded, update
 from raftlog.client.key_values import KeyValueStore
 from raftlog.errors import InvalidOption
 from raftlog.machines.limits import KEY_CHARACTERS_MAX
@@ -82,12 +83,4 @@ def _key(to: str) -> str:
     return key
 
 
-def _decoded(key: str, value: bytes) -> Quota:
-    try:
-        return quota_keys.decode(key, value)
-    except ValueError as error:
-        raise InvalidOption(
-            option="quota",
-            problem=f"cannot be read: {error}",
-            advice="Use a newer raftlog.",
-        ) from None
+_decoded = partial(decoded, "quota", quota_keys.decode)

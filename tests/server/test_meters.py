@@ -17,6 +17,7 @@ from raftlog.errors import NoQuorum, QuotaExceeded, WriterBytesExceeded
 from raftlog.machines.kv_commands import KeyValue
 from raftlog.metrics.quota_counts import OTHERS, QuotaCounts
 from raftlog.server.meters import Meter, Meters
+from tests.server.following import following
 
 ADA = Caller(identity="ada", means=Means.TOKEN)
 LONG_S = 60.0
@@ -172,30 +173,14 @@ def test_a_quota_that_is_lifted_holds_nobody_back() -> None:
 
 
 def test_quotas_that_cannot_be_read_stay_as_they_were() -> None:
-    async def run() -> None:
-        meters = meters_of()
-        answers: list[list[KeyValue] | NoQuorum] = [
-            [key_value("ada", streams=1)],
-            NoQuorum(what="a read"),
-        ]
-        used = asyncio.Event()
-
-        async def read() -> list[KeyValue]:
-            if not answers:
-                used.set()
-                await asyncio.Event().wait()
-            answer = answers.pop(0)
-            if isinstance(answer, NoQuorum):
-                raise answer
-            return answer
-
-        task = asyncio.create_task(meters.follow(read))
-        async with asyncio.timeout(LONG_S):
-            await used.wait()
-        assert meters.of(ADA) is not None
-        task.cancel()
-
-    asyncio.run(run())
+    meters = meters_of()
+    held: list[bool] = []
+    answers: list[list[KeyValue] | NoQuorum] = [
+        [key_value("ada", streams=1)],
+        NoQuorum(what="a read"),
+    ]
+    following(meters.follow, answers, lambda: held.append(meters.of(ADA) is not None))
+    assert held == [True]
 
 
 def test_a_quota_of_a_later_version_limits_nobody() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable
 
 import pytest
 
@@ -17,6 +15,7 @@ from raftlog.machines.kv_commands import KeyValue
 from raftlog.server.allowed import NEEDS
 from raftlog.server.rights import Rights, grants_of
 from raftlog.wire.calls import CALLS
+from tests.server.following import following
 
 ADA = Caller(identity="ada", means=Means.TOKEN)
 EVE = Caller(identity="eve", means=Means.TOKEN)
@@ -28,32 +27,6 @@ TOPIC = topic_named("t")
 def key_value(to: str, resource: Resource, *rights: Right) -> KeyValue:
     grant = Grant(to=to, resource=resource, rights=frozenset(rights))
     return KeyValue(grant_keys.key_of(to, resource), 1, grant_keys.encode(grant))
-
-
-def following(
-    rights: Rights, answers: list[list[KeyValue] | NoQuorum], then: Callable[[], None]
-) -> None:
-    """Let it follow until the answers are used up."""
-
-    async def run() -> None:
-        used = asyncio.Event()
-
-        async def read() -> list[KeyValue]:
-            if not answers:
-                used.set()
-                await asyncio.Event().wait()
-            answer = answers.pop(0)
-            if isinstance(answer, NoQuorum):
-                raise answer
-            return answer
-
-        task = asyncio.create_task(rights.follow(read))
-        async with asyncio.timeout(10):
-            await used.wait()
-        then()
-        task.cancel()
-
-    asyncio.run(run())
 
 
 def test_every_call_says_what_it_needs() -> None:
@@ -90,7 +63,7 @@ def test_what_was_read_counts_until_it_is_too_old(monkeypatch: pytest.MonkeyPatc
             rights.allow(EVE, Right.READ, TOPIC)
         monkeypatch.undo()
 
-    following(rights, [mine, mine, NoQuorum(what="a read"), NoQuorum(what="a read")], then)
+    following(rights.follow, [mine, mine, NoQuorum(what="a read"), NoQuorum(what="a read")], then)
     assert len(changes) == 1, "the same grants again are no change"
 
 
