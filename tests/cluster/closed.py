@@ -23,7 +23,7 @@ from raftlog.wire.kv_calls import WatchKeys
 
 WAIT_S = 60.0
 NODES = 3
-WATCHED_S = 30.0
+WATCHED_S = 55.0
 
 
 def started(
@@ -92,8 +92,8 @@ def channel_to(cluster: ProcessCluster, node: int) -> grpc.Channel:
 
 
 def watched(channel: grpc.Channel, operator: LogClient, token: str, prefix: str) -> Iterator[bytes]:
-    """One call that watches keys for a minute, of which it is given less. It has answers at once,
-    and can be cancelled."""
+    """One call that watches keys for a minute, of which it is given less. It has answers
+    at once, and can be cancelled."""
     topics = {0, *(each.group for each in operator.list_topics())}
     [group] = {each.group for each in operator.members.placements().groups} - topics
     call = WatchKeys(group=group, prefix=prefix, after=0, seconds=60)
