@@ -18,15 +18,40 @@ _PARAMETER = re.compile(
 _TELLING_CHARACTERS = 6
 """A shorter secret may be part of a word, and is hidden only where a location has it."""
 _PEM = "-----BEGIN"
+_PEM_TEXT = re.compile(r"(?s)-----BEGIN.*?(?:-----END[^-]*-----|$)")
 _KEY = "the text of a PEM file"
 _VALUE_CHARACTERS = 200
+_ADDRESS = re.compile(
+    r"""(?ix)
+    (?: [a-z][a-z0-9+.-]*:/{1,3} )?     # what no address of a node has, but a URL
+    (?: \*\*\* (?: @ | %40 ) )?          # a user
+    (?: \[ [^]?#;=&@]* \]? | [0-9a-f:]*::[0-9a-f:.%]* | [^:/?#;=&@]* )
+    (?: : \w{0,5} (?!\w) )?               # a port, or what is too short for a password
+    (?: /[^:?#;=&@]* )?
+    """
+)
+"""What an address says of its host, port and path. A password stands in none of them."""
+
+
+def without_pem(text: str) -> str:
+    """A text that may hold a private key, by mistake, without it."""
+    return _PEM_TEXT.sub(_KEY, text) if _PEM in text else text
 
 
 def shown_address(text: str, within: str = "") -> str:
     """What was given as an address, `host:port`. `within`: the list of which it is a part; a
     password may hold what separates such parts."""
     given = within if _USER.match(within) or _PEM in within else text
-    return _KEY if _PEM in given else _USER.sub(rf"{_HIDDEN}\1", given)
+    if _PEM in given:
+        return _KEY
+    return ",".join(map(_shown_part, _USER.sub(rf"{_HIDDEN}\1", given).split(",")))
+
+
+def _shown_part(address: str) -> str:
+    found = _ADDRESS.match(address)
+    assert found is not None, "the pattern also matches nothing"
+    rest = address[found.end() :]
+    return f"{found[0]}{rest[0]}{_HIDDEN}" if rest else address
 
 
 def shown_location(location: str) -> str:
@@ -39,15 +64,15 @@ def without_secrets(text: str, location: str) -> str:
     be secret. A local path that begins with a slash or a dot has none.
 
     Who writes a URI may forget to escape what is in a secret. So a password is all from the first
-    colon to the last `@`, and a parameter is looked for wherever it stands.
+    colon to the last `@` (or `%40`), and a parameter is looked for wherever it stands.
     """
     if _LOCAL_PATH.match(location):
         return text
-    user, _, _ = _SCHEME.sub("", location, count=1).rpartition("@")
-    _, _, password = user.partition(":")
+    user = _USER.match(_SCHEME.sub("", location, count=1))
+    _, _, password = (user[0].removesuffix(user[1]) if user else "").partition(":")
     found = [password, *(value for _, value in _PARAMETER.findall(location))]
     for secret in filter(None, (form for each in found for form in (each, unquote(each)))):
-        for before, after in ((":", "@"), ("=", "")):
+        for before, after in ((":", "@"), (":", "%40"), ("=", "")):
             text = text.replace(f"{before}{secret}{after}", f"{before}{_HIDDEN}{after}")
         if len(secret) >= _TELLING_CHARACTERS:
             text = text.replace(secret, _HIDDEN)

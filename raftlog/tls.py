@@ -19,6 +19,7 @@ from raftlog.changing_files import Latest
 from raftlog.config_tls import PemFiles
 from raftlog.core.types import NodeId
 from raftlog.errors import InvalidOption
+from raftlog.redaction import shown_location
 
 _NODE_DIGITS_MAX = 10
 """A node's id is less than 2**32."""
@@ -119,7 +120,7 @@ def _content(which: int, path: str) -> bytes:
 def _shown(path: str) -> str:
     """A path for a message. It may be a private key itself, by mistake."""
     is_path = path.isprintable() and "-----" not in path
-    return path if is_path else "what it has is the PEM's text, or no path"
+    return shown_location(path) if is_path else "what it has is the PEM's text, or no path"
 
 
 def _no_password() -> str:

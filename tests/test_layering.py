@@ -56,7 +56,7 @@ VALUES = (
 """What a client's calls take and give, and the bounds of it."""
 
 PACKAGES = {
-    "raftlog.errors": Package(anyone=(), pure=True),
+    "raftlog.errors": Package(ours=("raftlog.redaction",), anyone=(), pure=True),
     "raftlog.core.types": Package(anyone=(), pure=True),
     "raftlog.checksum": Package(third_party=("google_crc32c",), pure=True),
     "raftlog.core": Package(pure=True),
@@ -157,7 +157,8 @@ PACKAGES = {
         third_party=("grpc", "structlog"),
     ),
     "raftlog.tls": Package(
-        ours=("raftlog.changing_files", "raftlog.config_tls"), third_party=("grpc",)
+        ours=("raftlog.changing_files", "raftlog.config_tls", "raftlog.redaction"),
+        third_party=("grpc",),
     ),
     "raftlog.auth": Package(
         ours=("raftlog.changing_files", "raftlog.config_auth"), third_party=("jwt", "pydantic")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from raftlog.errors import InvalidOption, InvalidTopicName, RaftlogError
 from raftlog.redaction import shown_address, shown_location, shown_value, without_secrets
 
 
@@ -27,6 +28,8 @@ from raftlog.redaction import shown_address, shown_location, shown_value, withou
         ("abfss://c@store/x?sv=1&sig=planted%2Bmore&se=2", "abfss://c@store/x?sv=1&sig=***&se=2"),
         ("/data/a:planted@b?token=1", "/data/a:planted@b?token=1"),
         ("file:/data/a", "file:/data/a"),
+        ("s3://KEY:planted%40bucket/x", "s3://KEY:***%40bucket/x"),
+        ("user:planted@host", "user:***@host"),
     ],
 )
 def test_what_is_secret_in_a_uri_is_not_shown(location, shown):
@@ -46,6 +49,15 @@ def test_what_is_secret_in_a_uri_is_not_shown(location, shown):
         ("user:pl@nted@node-1:7401", "", "***@node-1:7401"),
         ("user:pl", "user:pl,nted@node-1:7401,node-2:7401", "***@node-1:7401,node-2:7401"),
         ("bad", "bad,node-2:7401", "bad"),
+        ("user:planted", "", "user:***"),
+        ("localhost:74o1", "", "localhost:74o1"),
+        ("[::1]:7401x", "", "[::1]:7401x"),
+        ("fe80::1", "", "fe80::1"),
+        ("node-1:7401?password=planted", "", "node-1:7401?***"),
+        ("https://node-1:7401/?token=planted", "", "https://node-1:7401/?***"),
+        ("p?auth=planted", "", "p?***"),
+        ("/raftlog/sa les", "", "/raftlog/sa les"),
+        ("node-1:7401,node-2;password=planted", "", "node-1:7401,node-2;***"),
     ],
 )
 def test_an_address_is_shown_without_a_user(address: str, within: str, shown: str) -> None:
@@ -59,3 +71,20 @@ def test_a_value_is_shown_in_short_and_a_key_not_at_all() -> None:
     for shown in (shown_value(key), shown_address(key), shown_address("", f"h:1,{key}")):
         assert "planted" not in shown
     assert "planted" not in shown_location(key)
+
+
+KEY = "-----BEGIN PRIVATE KEY-----\nplanted\n-----END PRIVATE KEY-----\n"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InvalidTopicName(topic=KEY),
+        InvalidTopicName(topic=KEY[:40]),
+        InvalidOption(option="startingOffsets", problem=f"holds {KEY}", advice=KEY),
+    ],
+)
+def test_no_error_shows_a_key_that_was_given_in_a_wrong_place(error: RaftlogError) -> None:
+    assert "planted" not in str(error)
+    assert "planted" not in error.cause
+    assert "PEM file" in error.cause

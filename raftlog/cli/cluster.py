@@ -19,6 +19,7 @@ from raftlog.cli.output import (
 from raftlog.cli.session import ServersOption, session_of
 from raftlog.client.arguments import address_argument
 from raftlog.errors import ChangeUnfinished, InvalidOption, TransferRefused
+from raftlog.redaction import shown_address
 
 if TYPE_CHECKING:
     from raftlog import Move, Moved, NodePlaces, PlacementsReply
@@ -396,7 +397,7 @@ def _nodes(text: str) -> list[int]:
     if any(each < 1 for each in found):
         raise InvalidOption(
             option="parents",
-            problem=f"is {text!r}, which is no list of node ids",
+            problem=f"is {shown_address(text)!r}, which is no list of node ids",
             advice='Give the ids with commas between them, such as "1,2".',
         )
     return found

@@ -10,11 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
-from raftlog.cli.overflows import refuse_overflows
+from raftlog.cli.overflows import EXACT_BELOW, holds_integer, refuse_overflows
 from raftlog.cli.typed_texts import ZONED, typed
 from raftlog.records.conform import type_name
 
 _ERROR = re.compile(r"In CSV column #(\d+): (?:CSV conversion error to [^:]+: )?(.*)", re.DOTALL)
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_OTHERS = "JSON lines and Parquet have"
 _CELLS = re.compile(r"CSV parse error: Expected (\d+) columns, got (\d+): ")
 """What Arrow says of a place: the number of a column."""
 
@@ -32,6 +34,11 @@ def csv_rows(
 ) -> pa.RecordBatch:
     """The lines' rows, with the columns that `header` names, all of which `schema` has. Raises
     `ValueError` with the column."""
+    for field in schema:
+        if field.name in header and pa.types.is_nested(field.type):
+            raise ValueError(
+                f"{_column(field.name, field.type)}: no CSV has such values. {_OTHERS}"
+            )
     zoned = [field.name for field in schema if pa.types.is_timestamp(field.type) and field.type.tz]
     # Arrow wants a zone in every zoned timestamp, so these are read as texts.
     durations = [field.name for field in schema if pa.types.is_duration(field.type)]
@@ -42,6 +49,7 @@ def csv_rows(
     except pa.ArrowInvalid as error:
         raise ValueError(_problem(schema, header, str(error))) from error
     refuse_overflows(batch, text)
+    _refuse_rounded(batch, text, header, nulls)
     for number, name in enumerate(header):
         if name not in schema.names:
             continue  # a metadata column
@@ -59,12 +67,17 @@ def csv_rows(
 
 
 def read_csv(
-    text: bytes, schema: pa.Schema | None, nulls: list[str], header: list[str] | None = None
+    text: bytes,
+    schema: pa.Schema | None,
+    nulls: list[str],
+    header: list[str] | None = None,
+    only: list[str] | None = None,
 ) -> pa.RecordBatch:
     """The lines as one batch, as Arrow reads them. Without a `header` the first line names the
-    columns. Raises `pa.ArrowInvalid`."""
+    columns. `only`: these of them. Raises `pa.ArrowInvalid`."""
     converting = pcsv.ConvertOptions(
         column_types=schema,
+        include_columns=only,
         null_values=["", *nulls],
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
@@ -77,6 +90,28 @@ def read_csv(
         return batches[0]
     none: list[pa.Array[Any]] = [pa.array([], field.type) for field in table.schema]
     return pa.RecordBatch.from_arrays(none, names=table.schema.names)
+
+
+def _refuse_rounded(
+    batch: pa.RecordBatch, text: bytes, header: list[str], nulls: list[str]
+) -> None:
+    """Refuse integers that their DOUBLE or FLOAT cannot hold: Arrow rounds them unsaid. They are
+    looked for among the texts of numbers that are large enough."""
+    large: dict[str, pa.Array[Any]] = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if pa.types.is_floating(column.type):
+            found = pc.greater_equal(pc.abs(column), EXACT_BELOW[column.type])
+            if pc.any(found).as_py():
+                large[name] = found
+    if not large:
+        return
+    wide = pa.schema([(name, pa.string()) for name in large])
+    texts = read_csv(text, wide, nulls, header, only=list(large))
+    for name, found in large.items():
+        kind = batch.schema.field(name).type
+        for given in map(str, texts.column(name).filter(found).to_pylist()):
+            if _INTEGER.fullmatch(given.strip()) and not holds_integer(kind, int(given)):
+                raise ValueError(f"{_column(name, kind)} cannot hold the integer {given.strip()}")
 
 
 def _refuse_surplus_digits(name: str, column: pa.Array[Any]) -> None:

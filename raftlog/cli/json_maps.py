@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-_DECODER = json.JSONDecoder()
+_DECODER = json.JSONDecoder(parse_int=str)
+"""Finds where a value ends. Numbers are copied, so it need not make any of many digits."""
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 

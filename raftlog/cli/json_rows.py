@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-import struct
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.json as pj
 
 from raftlog.cli.json_maps import with_pairs
-from raftlog.cli.overflows import refuse_overflows
+from raftlog.cli.overflows import holds_integer, refuse_overflows
 from raftlog.cli.typed_texts import ZONED, is_local_time, readable_type, typed
 from raftlog.records.arrow_types import is_variant
 from raftlog.records.conform import type_name
@@ -53,7 +53,7 @@ def _rounded(text: bytes, schema: pa.Schema) -> str | None:
     if long.search(text) is None:
         return None
     for line in filter(long.search, text.splitlines()):
-        row = json.loads(line)
+        row = json.loads(line, parse_int=_integer)
         for field in schema:
             found = _rounded_within(row.get(field.name), field.type, field.name)
             if found is not None:
@@ -85,15 +85,12 @@ def _rounded_within(value: object, kind: Any, path: str) -> str | None:
         parts = [(each, kind.item_type, f"{path}[{json.dumps(at)}]") for at, each in value.items()]
     elif isinstance(value, list) and pa.types.is_list(kind):
         parts = [(each, kind.value_type, f"{path}[{at}]") for at, each in enumerate(value)]
-    elif type(value) is int and pa.types.is_floating(kind):
-        code = "f" if pa.types.is_float32(kind) else "d"
-        try:
-            held = int(struct.unpack(code, struct.pack(code, value))[0])
-        except (OverflowError, struct.error):  # the latter beyond a double's range
-            held = None
-        if held != value:
-            shown = _shortened(str(value))
-            return f"column {path!r} ({type_name(kind)}) cannot hold the integer {shown}"
+    elif pa.types.is_floating(kind) and (
+        isinstance(value, _TooLarge) or (type(value) is int and not holds_integer(kind, value))
+    ):
+        written = value.written if isinstance(value, _TooLarge) else str(value)
+        shown = _shortened(written)
+        return f"column {path!r} ({type_name(kind)}) cannot hold the integer {shown}"
     return next(filter(None, (_rounded_within(*part) for part in parts)), None)
 
 
@@ -129,8 +126,11 @@ def _problem(text: bytes, schema: pa.Schema, *, base64: bool) -> str | None:
     """Where a single object does not fit, with the type that is wanted and what was given; None if
     the text is something else, or fits."""
     try:
-        row = json.loads(text)
-    except (ValueError, RecursionError):  # no JSON, several lines, or too deep
+        row = json.loads(text.strip(), parse_int=_integer, parse_float=_real)
+    except json.JSONDecodeError as error:
+        several = b"\n" in text.strip()
+        return None if several else f"the line is no JSON: {error.msg}, character {error.colno}"
+    except (ValueError, RecursionError):  # no UTF-8, or too deep
         return None
     for field in schema if isinstance(row, dict) else ():
         if field.name in row:
@@ -140,8 +140,29 @@ def _problem(text: bytes, schema: pa.Schema, *, base64: bool) -> str | None:
     return None
 
 
+class _TooLarge(NamedTuple):
+    """A number that no type can hold."""
+
+    written: str
+
+
+_INTEGER_CHARACTERS = 400
+"""A longer integer is beyond the range of DOUBLE."""
+
+
+def _integer(text: str) -> int | _TooLarge:
+    return int(text) if len(text) <= _INTEGER_CHARACTERS else _TooLarge(text)
+
+
+def _real(text: str) -> float | _TooLarge:
+    return value if math.isfinite(value := float(text)) else _TooLarge(text)
+
+
 def _misfit(value: object, kind: Any, path: str, *, base64: bool) -> str | None:
     """The innermost value that does not fit its type."""
+    if isinstance(value, _TooLarge):
+        given = _shortened(value.written)
+        return f"column {path!r} ({type_name(kind)}): given {given}, which no type can hold"
     parts: list[tuple[object, pa.DataType, str]] = []
     if isinstance(value, dict) and pa.types.is_struct(kind) and not is_variant(kind):
         known = {part.name: part.type for part in kind}

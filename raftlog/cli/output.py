@@ -21,6 +21,7 @@ from rich.table import Table
 
 from raftlog.errors import ExitCode, InvalidOption, RaftlogError
 from raftlog.errors.document import anchor
+from raftlog.redaction import without_pem
 
 if TYPE_CHECKING:
     from raftlog import Watermark
@@ -103,7 +104,9 @@ def say_error(error: RaftlogError, context: typer.Context) -> None:
         "page": anchor(type(error)),
         "values": values,
     }
-    say(json.dumps(plain(found)))  # in ASCII, which every terminal and pipe carries whole
+    say(
+        without_pem(json.dumps(plain(found)))
+    )  # in ASCII, which every terminal and pipe carries whole
 
 
 def confirm(question: str) -> None:
@@ -250,7 +253,7 @@ def plain(value: Any) -> Any:
             field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)
         }
     if isinstance(value, dict):
-        return {_key(key): plain(item) for key, item in value.items()}
+        return {key_text(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if isinstance(value, datetime.datetime | datetime.date | datetime.time):
@@ -274,7 +277,8 @@ def _interval_text(value: datetime.timedelta) -> str:
     return f"{'-' if value < size else ''}{size.days} {text}"
 
 
-def _key(value: object) -> str:
+def key_text(value: object) -> str:
+    """A map's key as that of a JSON object: a text as it is, everything else as its JSON."""
     key = plain(value)
     return key if isinstance(key, str) else json.dumps(key)
 

@@ -1,8 +1,9 @@
-"""Numbers in a file that Arrow reads as infinite unsaid, because their type has no larger ones."""
+"""Numbers in a file that Arrow reads as others unsaid, because DOUBLE or FLOAT lacks them."""
 
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,18 @@ from raftlog.records.conform import type_name
 
 _WRITTEN = re.compile(rb"(?i)inf")
 """How a file says that a number is infinite: `inf`, `Infinity`."""
+
+EXACT_BELOW = {pa.float32(): 2.0**24, pa.float64(): 2.0**53}
+"""Every integer between this and its negative is a value of the type."""
+
+
+def holds_integer(kind: pa.DataType, value: int) -> bool:
+    """Whether the floating-point type has exactly this number."""
+    code = "f" if pa.types.is_float32(kind) else "d"
+    try:
+        return int(struct.unpack(code, struct.pack(code, value))[0]) == value
+    except (OverflowError, struct.error):  # the latter beyond a double's range
+        return False
 
 
 def refuse_overflows(batch: pa.RecordBatch, text: bytes) -> None:

@@ -262,24 +262,16 @@ def _condition(where: str | None, info: TopicInfo) -> Condition | None:
 
 
 def _show(batches: Iterator[pa.RecordBatch], output: Format) -> None:
+    from raftlog.cli.shown_rows import shown_rows
+
     lines = TextLines()
     for batch in batches:
-        rows = _with_nanoseconds(batch).to_pylist(maps_as_pydicts="strict")
+        rows = shown_rows(batch)
         if output is Format.JSON:
             for row in rows:
                 show_json(row)
         else:
             lines.show(batch.schema.names, rows)
-
-
-def _with_nanoseconds(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with columns of times as text, because Python's times end at microseconds."""
-    import pyarrow as pa
-
-    for number, field in enumerate(batch.schema):
-        if pa.types.is_time(field.type):
-            batch = batch.set_column(number, field.name, batch.column(number).cast(pa.string()))
-    return batch
 
 
 def _refuse_two_beginnings(given: dict[str, object]) -> None:

@@ -222,13 +222,14 @@ def alter(
             drop_not_null=drop_not_null or (),
         )
     _show_topic(topic, output)
-    if add:
+    if add or any("<" in each for each in types or ()):  # a wider struct has more fields
         say(_ADDED)
 
 
 _ADDED = (
     "Queries that run now go on with the columns that they began with: what they copy from this "
-    "topic has no values in the new ones, for good. Restart them before such values are written."
+    "topic has no values in new columns and fields, for good. Restart them before such values are "
+    "written."
 )
 
 

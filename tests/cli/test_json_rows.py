@@ -133,7 +133,7 @@ def test_a_binary_value_is_its_text_or_base64(given: str, base64: bool, found: b
         ('{"id": 1, "flags": {"maybe": 1}}', ("column 'flags' (MAP<", '{"maybe": 1}')),
         ('{"id": 1, "flags": [1]}', ("column 'flags' (MAP<BOOLEAN, DOUBLE>): given [1]",)),
         ('{"id": 1, "part": {"counts": {"a": 1, "a": 2}}}', ('a map has the key "a" twice',)),
-        ('{"id": 1, "part": {"counts": {"a": 1}', ("no end",)),
+        ('{"id": 1, "part": {"counts": {"a": 1}', ("the line is no JSON: ", "character 38")),
         ('{"id": 1, "flags": {"true" 1}}', ("':'",)),
         ('{"id": 1, "by_day": {"null": null}}', ("by_day",)),
         ('{"id": 1, "waits": {"0 24:00:00": null}}', ("column 'waits' (MAP<INTERVAL DAY", "24:00")),
@@ -185,6 +185,60 @@ def test_an_integer_that_would_be_rounded_is_refused(ddl: str, line: str, path: 
     with pytest.raises(ValueError, match="cannot hold the integer") as caught:
         json_rows(line.encode(), arrow_schema(schema_of(ddl)), base64=False)
     assert f"column {path!r}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("ddl", "text", "given"),
+    [
+        ("x double", "9007199254740993", "9007199254740993"),
+        ("x double", "1.5\n-9007199254740993", "-9007199254740993"),
+        ("x float", " 16777217", "16777217"),
+        ("x float", "+16777217", "+16777217"),
+    ],
+)
+def test_an_integer_in_a_csv_that_would_be_rounded_is_refused(
+    ddl: str, text: str, given: str
+) -> None:
+    with pytest.raises(ValueError, match="cannot hold the integer") as caught:
+        csv_rows(text.encode(), ["x"], arrow_schema(schema_of(ddl)), [], base64=False)
+    assert str(caught.value).endswith(f" {given}")
+    assert "column 'x' (" in str(caught.value)
+
+
+def test_numbers_in_a_csv_are_rounded_only_if_they_are_written_as_doubles() -> None:
+    schema = arrow_schema(schema_of("t string, x double, y float"))
+    text = b'"9007199254740993",9007199254740993.0,16777216\n"",NA,-1e30\n'
+    rows = csv_rows(text, ["t", "x", "y"], schema, ["NA"], base64=False).to_pylist()
+    assert [row["t"] for row in rows] == ["9007199254740993", ""]
+    assert [row["x"] for row in rows] == [9007199254740992.0, None]
+    assert rows[0]["y"] == 16777216.0
+
+
+@pytest.mark.parametrize("ddl", ["x struct<y: int>", "x array<int>", "x map<string, int>"])
+def test_a_csv_for_a_nested_column_is_refused_by_its_name(ddl: str) -> None:
+    with pytest.raises(ValueError, match=r"column 'x' \(.*JSON lines and Parquet"):
+        csv_rows(b"1", ["x"], arrow_schema(schema_of(ddl)), [], base64=False)
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ('{"x": 1e400}', ("column 'x' (DOUBLE)", "1e400")),
+        ('{"y": [1, -1e400]}', ("column 'y[1]' (BIGINT)", "-1e400")),
+        ('{"x": %s}' % ("9" * 5_000), ("column 'x' (DOUBLE)", "99999...")),
+        ('{"y": [%s]}' % ("9" * 5_000), ("column 'y[0]' (BIGINT)", "99999...")),
+        ('{"m": {"a": %s}}' % ("9" * 5_000), ("column 'm[\"a\"]' (BIGINT)", "99999...")),
+        ('{"x": 1}}', ("no JSON", "character 9")),
+        ('{"x": 1} more', ("no JSON", "character 10")),
+    ],
+)
+def test_a_line_that_nobody_can_read_is_told_by_what_is_wrong(
+    line: str, parts: tuple[str, ...]
+) -> None:
+    schema = arrow_schema(schema_of("x double, y array<bigint>, m map<string, bigint>"))
+    with pytest.raises(ValueError, match=r"column|no JSON") as caught:
+        json_rows(line.encode(), schema, base64=False)
+    assert all(part in str(caught.value) for part in parts), str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,11 @@ import io
 import json
 from dataclasses import dataclass
 
-import pyarrow as pa
 import pytest
 import typer
 
 from raftlog.cli.output import confirm, make_table, plain, show_json, show_table
-from raftlog.cli.tail import TextLines, _with_nanoseconds
+from raftlog.cli.tail import TextLines
 from raftlog.errors import ExitCode, InvalidOption
 
 
@@ -103,9 +102,3 @@ def test_a_no_changes_nothing_and_fails(
         confirm("Remove all?")
     assert ended.value.exit_code == ExitCode.FAILED
     assert "Nothing was changed" in capsys.readouterr().err
-
-
-def test_times_are_shown_to_the_nanosecond() -> None:
-    times = pa.array([45_296_123_456_789, None], pa.time64("ns"))
-    shown = _with_nanoseconds(pa.record_batch({"t": times, "n": pa.array([1, 2])}))
-    assert shown.to_pylist() == [{"t": "12:34:56.123456789", "n": 1}, {"t": None, "n": 2}]
