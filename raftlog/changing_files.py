@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, TypeAlias, TypeVar
 
@@ -73,6 +75,18 @@ def _stamp(paths: Sequence[str]) -> _Stamp:
         else:
             found.append((status.st_mtime_ns, status.st_size, status.st_ino))
     return tuple(found)
+
+
+@contextmanager
+def only_writer(file: Path) -> Iterator[None]:
+    """While it runs, nobody else changes a file in the same folder who asks this way. Raises
+    `OSError`."""
+    held = os.open(file.parent, os.O_RDONLY | os.O_CLOEXEC)  # the file itself is replaced
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
 
 
 def replace_whole(file: Path, data: bytes) -> None:

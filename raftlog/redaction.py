@@ -20,6 +20,8 @@ _TELLING_CHARACTERS = 6
 _PEM = "-----BEGIN"
 _PEM_TEXT = re.compile(r"(?s)-----BEGIN.*?(?:-----END[^-]*-----|$)")
 _KEY = "the text of a PEM file"
+_TOKEN = re.compile(r"\braftlog_[\w-]{40,}|\beyJ[\w-]+\.[\w-]+\.[\w-]+")
+"""A bearer token: one of a file of tokens, or a JWT."""
 _VALUE_CHARACTERS = 200
 _ADDRESS = re.compile(
     r"""(?ix)
@@ -33,16 +35,16 @@ _ADDRESS = re.compile(
 """What an address says of its host, port and path. A password stands in none of them."""
 
 
-def without_pem(text: str) -> str:
-    """A text that may hold a private key, by mistake, without it."""
-    return _PEM_TEXT.sub(_KEY, text) if _PEM in text else text
+def without_keys(text: str) -> str:
+    """A text that may hold a private key or a token, by mistake, without it."""
+    return _TOKEN.sub(_HIDDEN, _PEM_TEXT.sub(_KEY, text) if _PEM in text else text)
 
 
 def shown_address(text: str, within: str = "") -> str:
     """What was given as an address, `host:port`. `within`: the list of which it is a part; a
     password may hold what separates such parts."""
-    given = within if _USER.match(within) or _PEM in within else text
-    if _PEM in given:
+    given = without_keys(within if _USER.match(within) or _PEM in within else text)
+    if _KEY in given:
         return _KEY
     return ",".join(map(_shown_part, _USER.sub(rf"{_HIDDEN}\1", given).split(",")))
 

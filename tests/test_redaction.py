@@ -73,6 +73,17 @@ def test_a_value_is_shown_in_short_and_a_key_not_at_all() -> None:
     assert "planted" not in shown_location(key)
 
 
+@pytest.mark.parametrize(
+    "token", ["raftlog_" + "planted-" * 6, "eyJplanted.eyJplanted.sig-planted"]
+)
+def test_a_token_in_a_wrong_place_is_not_shown(token: str) -> None:
+    assert "planted" not in shown_address(token)
+    assert shown_address(f"{token}:7401") == "***:7401"
+    error = InvalidOption(option="x", problem=f"names {token}: nothing", advice="")
+    assert str(error).startswith("Option 'x' names ***: nothing")
+    assert shown_address("raftlog_node:7401") == "raftlog_node:7401"
+
+
 KEY = "-----BEGIN PRIVATE KEY-----\nplanted\n-----END PRIVATE KEY-----\n"
 
 

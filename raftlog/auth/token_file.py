@@ -13,10 +13,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from raftlog.auth.caller import Caller, Means
-from raftlog.changing_files import Latest, replace_whole
+from raftlog.auth.rights import GROUP_PREFIX
+from raftlog.changing_files import Latest, only_writer, replace_whole
 from raftlog.errors import InvalidOption
 
 OPTION = "auth.tokens_file"
@@ -37,7 +38,7 @@ class KnownToken(BaseModel):
     groups: tuple[str, ...] = ()
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
     made: datetime
-    ends: datetime | None = None
+    ends: AwareDatetime | None = None
     """From when on it counts no more; None: never."""
 
 
@@ -75,6 +76,12 @@ def add_token(
     """Make a token for the identity, and keep its hash in the file, which may be new. The token is
     returned and kept nowhere. Raises `InvalidOption`, `OSError`."""
     token = _PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
+    if identity.startswith(GROUP_PREFIX):
+        raise InvalidOption(
+            option="NAME",
+            problem=f"is {identity!r}, which is how grants name a group",
+            advice="Give another name, or --group to put the identity into a group.",
+        )
     try:
         made = KnownToken(
             identity=identity, groups=groups, sha256=digest(token), made=now, ends=ends
@@ -85,19 +92,21 @@ def add_token(
             problem=f"is {identity!r}",
             advice=f"Give a name of 1 to {_IDENTITY_CHARACTERS_MAX} characters.",
         ) from None
-    known = read_tokens(file) if file.exists() else ()
-    _write(file, (*known, made))
+    with only_writer(file):
+        known = read_tokens(file) if file.exists() else ()
+        _write(file, (*known, made))
     return token
 
 
 def remove_tokens(file: Path, identity: str) -> int:
     """Give up all tokens of the identity; how many there were. Raises `InvalidOption`,
     `OSError`."""
-    known = read_tokens(file)
-    kept = tuple(each for each in known if each.identity != identity)
-    if len(kept) < len(known):
-        _write(file, kept)
-    return len(known) - len(kept)
+    with only_writer(file):
+        known = read_tokens(file)
+        kept = tuple(each for each in known if each.identity != identity)
+        if len(kept) < len(known):
+            _write(file, kept)
+        return len(known) - len(kept)
 
 
 def _write(file: Path, tokens: tuple[KnownToken, ...]) -> None:

@@ -98,9 +98,11 @@ def _refuse_rounded(
     """Refuse integers that their DOUBLE or FLOAT cannot hold: Arrow rounds them unsaid. They are
     looked for among the texts of numbers that are large enough."""
     large: dict[str, pa.Array[Any]] = {}
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+    columns: list[Any] = batch.columns
+    for name, column in zip(batch.schema.names, columns, strict=True):
         if pa.types.is_floating(column.type):
-            found = pc.greater_equal(pc.abs(column), EXACT_BELOW[column.type])
+            exact_below: Any = EXACT_BELOW[column.type]  # the stubs lack plain numbers
+            found = pc.greater_equal(pc.abs(column), exact_below)
             if pc.any(found).as_py():
                 large[name] = found
     if not large:

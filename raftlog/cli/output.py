@@ -21,7 +21,7 @@ from rich.table import Table
 
 from raftlog.errors import ExitCode, InvalidOption, RaftlogError
 from raftlog.errors.document import anchor
-from raftlog.redaction import without_pem
+from raftlog.redaction import without_keys
 
 if TYPE_CHECKING:
     from raftlog import Watermark
@@ -105,7 +105,7 @@ def say_error(error: RaftlogError, context: typer.Context) -> None:
         "values": values,
     }
     say(
-        without_pem(json.dumps(plain(found)))
+        without_keys(json.dumps(plain(found)))
     )  # in ASCII, which every terminal and pipe carries whole
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, NamedTuple
 
 import typer
 
+from raftlog.auth.rights import Right
 from raftlog.cli.output import Format, FormatOption, say, show_json
 from raftlog.cli.progress import progress
 from raftlog.cli.resume import FileWriter
@@ -29,6 +30,7 @@ from raftlog.cli.topic_settings import (
     given_settings,
     say_if_kept,
 )
+from raftlog.client.wanting import wanting
 from raftlog.core.types import Offset
 from raftlog.errors import (
     InvalidOption,
@@ -182,7 +184,8 @@ def _made(settings: dict[str, int | None], replicas: int | None, *, create: bool
 def _topic(client: LogClient, name: str, rows: RowFile, made: _Made | None) -> TopicInfo:
     """The topic, which is created if it is missing and `made` says how."""
     try:
-        info = client.describe_topic(name)
+        with wanting(Right.WRITE):
+            info = client.describe_topic(name)
     except TopicNotFound:
         if made is None:
             raise

@@ -119,7 +119,7 @@ def _problems(answers: list[NodeAnswer]) -> dict[str, str]:
     found = {}
     for node, _, reply in answers:
         if isinstance(reply, RaftlogError):
-            found[f"node {node}"] = reply.cause
+            found[f"node {node}"] = f"{reply.cause} {reply.remedy}"
         else:
             for each in reply.quarantined:
                 name = each.topic or f"group {each.group}"

@@ -34,13 +34,13 @@ def shown_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     columns = []
     for field, column in zip(batch.schema, batch.columns, strict=True):
         counted = _counted(field.type)
-        values = (column if counted == field.type else column.cast(counted)).to_pylist()
-        columns.append([_shown(value, field.type) for value in values])
+        values: Any = column if counted == field.type else column.cast(counted)
+        columns.append([_shown(value, field.type) for value in values.to_pylist()])
     names = batch.schema.names
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def _counted(kind: Any) -> pa.DataType:
+def _counted(kind: Any) -> Any:
     """The type with days, microseconds, and nanoseconds as numbers."""
     types = pa.types
     if types.is_date(kind):
@@ -53,8 +53,9 @@ def _counted(kind: Any) -> pa.DataType:
         return pa.struct([part.with_type(_counted(part.type)) for part in kind])
     if types.is_map(kind):
         key, item = _counted(kind.key_type), _counted(kind.item_type)
-        return pa.map_(kind.key_field.with_type(key), kind.item_field.with_type(item))
-    return kind  # type: ignore[no-any-return]
+        fields: tuple[Any, Any] = (kind.key_field.with_type(key), kind.item_field.with_type(item))
+        return pa.map_(*fields)
+    return kind
 
 
 def _shown(value: Any, kind: Any) -> Any:

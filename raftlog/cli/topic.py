@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from raftlog.auth.rights import Right
 from raftlog.cli.cluster import TIMEOUT_S, DryRunOption, TimeoutOption, follow, only_shown
 from raftlog.cli.output import (
     Format,
@@ -34,6 +35,7 @@ from raftlog.cli.topic_settings import (
     setting_text,
     setting_value,
 )
+from raftlog.client.wanting import wanting
 from raftlog.errors import InvalidOption
 from raftlog.machines.settings import (
     SETTINGS,
@@ -150,7 +152,9 @@ def config(
     """
     settings = dict(_change(text) for text in changes or ())
     with session_of(context, servers).connect() as client:
-        topic = client.alter_topic(client.describe_topic(name), settings)
+        with wanting(Right.ALTER):
+            found = client.describe_topic(name)
+        topic = client.alter_topic(found, settings)
     if output is Format.JSON:
         show_json({"topic": topic.name, "settings": _settings(topic)})
     else:
@@ -210,7 +214,8 @@ def alter(
             advice="Say what to change, for example: --add 'gate string'",
         )
     with session_of(context, servers).connect() as client:
-        topic = client.describe_topic(name)
+        with wanting(Right.ALTER):
+            topic = client.describe_topic(name)
         if drop and not yes:
             confirm(f"Drop {', '.join(drop)} of topic {name!r}, so that nobody can read it?")
         topic = client.alter_schema(
@@ -362,7 +367,8 @@ def trim(
     skips them.
     """
     with session_of(context, servers).connect() as client:
-        topic = client.describe_topic(name)
+        with wanting(Right.DELETE):
+            topic = client.describe_topic(name)
         offset = _first_kept(client, topic, before)
         held = client.read_high_water_mark(topic)
         _check_not_above_end(offset, name, held)
@@ -434,7 +440,8 @@ def delete(
 ) -> None:
     """Delete a topic and all its records, permanently."""
     with session_of(context, servers).connect() as client:
-        topic = client.describe_topic(name)
+        with wanting(Right.DELETE):
+            topic = client.describe_topic(name)
         if not yes:
             confirm(f"Delete topic {name!r} and all its records?")
         deleted = client.delete_topic(topic.name)

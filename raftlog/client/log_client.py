@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from raftlog.auth.caller import Caller, Means
+from raftlog.auth.rights import Right
 from raftlog.client import epochs, every_node, topics
 from raftlog.client.access import AccessControl
 from raftlog.client.arguments import (
@@ -30,6 +31,7 @@ from raftlog.client.quotas import IdentityQuotas
 from raftlog.client.retries import Deadline
 from raftlog.client.shared_producers import SharedProducers
 from raftlog.client.topic_reads import TopicReads
+from raftlog.client.wanting import wanting
 from raftlog.client.watermark import NodeAnswer, Watermark, watermark_of
 from raftlog.client.writers import TopicWriters
 from raftlog.config import ClientSettings
@@ -173,7 +175,7 @@ class LogClient(TopicReads):
             RulesTooOld: The cluster's rules do not know settings yet.
         """
         changes = settings_argument(settings)
-        info = self._known(topic)
+        info = self._known(topic, Right.ALTER)
         return topics.alter(self._connection, info, changes) if changes else info
 
     def alter_schema(
@@ -206,7 +208,7 @@ class LogClient(TopicReads):
             RulesTooOld: The cluster's rules do not know changes of columns, or one of the types,
                 yet.
         """
-        info = self._known(topic)
+        info = self._known(topic, Right.ALTER)
         changes = column_changes(info, add, types, rename, drop, drop_not_null)
         if not changes:
             return info
@@ -242,8 +244,10 @@ class LogClient(TopicReads):
     def _describe(self, name: str, deadline: Deadline | None = None) -> TopicInfo:
         return topics.named(self._connection, name, deadline)
 
-    def _known(self, topic: TopicInfo | str, deadline: Deadline | None = None) -> TopicInfo:
-        return topics.meant(self._connection, topic, deadline)
+    def _known(self, topic: TopicInfo | str, wanted: Right = Right.READ) -> TopicInfo:
+        """The topic that is meant; `wanted` is the right that what comes next takes."""
+        with wanting(wanted):
+            return topics.meant(self._connection, topic)
 
     def list_topics(self) -> list[TopicInfo]:
         """List all topics by a linearizable read.
@@ -267,7 +271,8 @@ class LogClient(TopicReads):
             TopicNotFound: No topic has the name.
             TopicRecreated: The name now means another incarnation than that of the `TopicInfo`.
         """
-        found = self.describe_topic(topic)
+        with wanting(Right.DELETE):
+            found = self.describe_topic(topic)
         topics.delete(self._connection, found)
         return found
 
@@ -291,7 +296,7 @@ class LogClient(TopicReads):
             RulesTooOld: The topic's rules do not know trims yet.
         """
         TrimArguments().with_values(before=before)
-        info = self._known(topic)
+        info = self._known(topic, Right.DELETE)
         call = TrimCall(group=info.group, incarnation=info.incarnation, offset=Offset(before))
         return self._connection.call_leader(info.group, TRIM, call).log_start_offset
 
@@ -342,7 +347,7 @@ class LogClient(TopicReads):
         settings = self.settings.with_arguments(
             compression=compression, batch_bytes=batch_bytes, max_in_flight=max_in_flight
         )
-        return Producer(self._connection, self._known(topic), settings)
+        return Producer(self._connection, self._known(topic, Right.WRITE), settings)
 
     # ------------------------------------------------------------ epochs
 
@@ -377,7 +382,7 @@ class LogClient(TopicReads):
         )
         check_key(key)
         flag_argument("create_writer", create_writer)
-        info = self._known(topic)
+        info = self._known(topic, Right.WRITE)
         return Attempt(self._connection, info, key, settings, create_writer=create_writer)
 
     def commit_epoch(
@@ -419,7 +424,7 @@ class LogClient(TopicReads):
         check_key(key)
         return epochs.make_visible(
             self._connection,
-            lambda: self._known(topic),
+            lambda: self._known(topic, Right.WRITE),
             key,
             attempts,
             keep_on_mismatch=keep_on_mismatch,
@@ -443,7 +448,7 @@ class LogClient(TopicReads):
             InvalidOption: A part of the key has no valid value.
         """
         check_key(key)
-        return epochs.drop(self._connection, self._known(topic), key)
+        return epochs.drop(self._connection, self._known(topic, Right.WRITE), key)
 
     # ------------------------------------------------------------ watching
 

@@ -43,7 +43,9 @@ class IdentityQuotas:
         for limit, most in limits.items():
             if most is not None and not 1 <= most <= LIMIT_MAX:
                 raise InvalidOption(
-                    option=limit, problem=f"is {most}", advice=f"Give 1 to {LIMIT_MAX}, or none."
+                    option=limit.value,
+                    problem=f"is {most}",
+                    advice=f"Give 1 to {LIMIT_MAX}, or none.",
                 )
         key = _key(to)
 

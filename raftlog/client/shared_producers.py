@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 
+from raftlog.auth.rights import Right
 from raftlog.client.connection import Connection
 from raftlog.client.forks import in_each_child, leave_alone
 from raftlog.client.producer import Producer, Rows
 from raftlog.client.retries import Deadline
+from raftlog.client.wanting import wanting
 from raftlog.core.types import GroupId
 from raftlog.errors import ProducerClosed, SchemaMismatch, TopicRecreated
 from raftlog.machines.commands import TopicInfo
@@ -100,7 +102,8 @@ class SharedProducers:
                     raise deadline.error(error) from None
 
     def _make(self, key: str | GroupId, topic: Topic, deadline: Deadline) -> Producer:
-        info = self._look_up(topic, deadline) if isinstance(topic, str) else topic
+        with wanting(Right.WRITE):
+            info = self._look_up(topic, deadline) if isinstance(topic, str) else topic
         made = Producer(self._connection, info, self._connection.settings)
         with self._lock:
             # Another thread may have been faster. The producer made here has sent nothing.

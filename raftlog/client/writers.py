@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from raftlog.auth.rights import Right
 from raftlog.client.arguments import text_argument
 from raftlog.client.connection import Connection
 from raftlog.client.topics import meant
+from raftlog.client.wanting import wanting
 from raftlog.errors import WriterNotFound
 from raftlog.machines.commands import TopicInfo
 from raftlog.wire.calls import (
@@ -78,7 +80,8 @@ class TopicWriters:
             RulesTooOld: The topic's rules do not know removals yet.
         """
         name = text_argument("writer", writer)
-        info = meant(self._connection, topic)
+        with wanting(Right.ADMIN):
+            info = meant(self._connection, topic)
         found = self._named(info, name)
         call = RemoveWriterCall(group=info.group, incarnation=info.incarnation, writer=name)
         # If it is gone since, an earlier try of this call or another client removed it.

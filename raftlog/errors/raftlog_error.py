@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import ClassVar
 
 from raftlog.errors.exit_code import ExitCode
-from raftlog.redaction import without_pem
+from raftlog.redaction import without_keys
 
 
 @dataclass(kw_only=True, eq=False)
@@ -37,7 +37,7 @@ class RaftlogError(Exception):
         return self.remedy_text.format_map(vars(self))
 
     def __str__(self) -> str:
-        return without_pem(f"{self.cause} {self.remedy}")
+        return without_keys(f"{self.cause} {self.remedy}")
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), {f.name: getattr(self, f.name) for f in fields(self)}))
@@ -54,7 +54,7 @@ class RaftlogError(Exception):
 def cut(text: str, characters_max: int) -> str:
     """The text as a message shows it: what somebody gave may be longer than a screen, or a private
     key."""
-    text = without_pem(text)
+    text = without_keys(text)
     return text if len(text) <= characters_max else f"{text[:characters_max]}..."
 
 

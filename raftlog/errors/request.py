@@ -101,11 +101,14 @@ class Forbidden(RaftlogError):
 
     @property
     def remedy(self) -> str:
+        if self.identity.startswith("group:"):
+            return (
+                "It cannot be granted to this identity: its name is that of a group. Use another."
+            )
         where = f"--{self.kind} {shlex.quote(self.name)}" if self.name else "--all"
-        return (
-            "Somebody with the right 'admin' there can grant it: "
-            f"raftlog acl grant {shlex.quote(self.identity)} {self.right} {where}"
-        )
+        given = f"{shlex.quote(self.identity)} {self.right}"
+        words = f"{where} -- {given}" if self.identity.startswith("-") else f"{given} {where}"
+        return f"Somebody with the right 'admin' there can grant it: raftlog acl grant {words}"
 
 
 @dataclass(kw_only=True, eq=False)

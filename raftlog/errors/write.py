@@ -348,7 +348,9 @@ class WriterBytesExceeded(WriteRefused):
     staged_bytes: int
     limit: int
     option: str = ""
-    """The setting behind the limit; empty under rules 1, whose limit is fixed."""
+    """The setting behind the limit, if there is one."""
+    advice: str = ""
+    """How to raise a limit that is a quota. Empty under rules 1, whose limit is fixed."""
 
     cause_text = (
         "The open batch of writer {writer!r} would have {staged_bytes} staged bytes; the limit "
@@ -358,9 +360,9 @@ class WriterBytesExceeded(WriteRefused):
     @property
     def remedy(self) -> str:
         smaller = "Write smaller batches (maxOffsetsPerTrigger, maxFilesPerTrigger)"
-        if not self.option:
-            return f"{smaller}, or through more than one txnAppId."
-        return f"{smaller}, or raise {self.option} on all nodes (0: no limit)."
+        if self.option:
+            return f"{smaller}, or raise {self.option} on all nodes (0: no limit)."
+        return f"{smaller}, or {self.advice or 'through more than one txnAppId.'}"
 
 
 @dataclass(kw_only=True, eq=False)

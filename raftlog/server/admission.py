@@ -11,6 +11,7 @@ import functools
 import hashlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from raftlog.config_auth import AuthSettings
 from raftlog.errors import RaftlogError, Unauthenticated
 from raftlog.metrics.counts import Counts
 from raftlog.server.audit import AuditLog
-from raftlog.server.calling import calling
+from raftlog.server.calling import begin, calling
 from raftlog.tls import node_of
 from raftlog.transport.inbound import Context, refuse
 from raftlog.transport.link import STREAM_METHOD
@@ -87,6 +88,18 @@ class Authenticator:
             return Caller(identity=name.decode(errors="replace"), means=Means.CERTIFICATE)
         raise Unauthenticated(problem="the call has no token")
 
+    def still_knows(self, context: Context) -> bool:
+        """Whether the call's token is still in the file, and has not ended, if that is where it was
+        known from. Access tokens and certificates are asked for once a call."""
+        for key, value in context.invocation_metadata() or ():
+            if key == AUTHORIZATION_METADATA_KEY and self._tokens is not None:
+                _, _, token = str(value).partition(" ")
+                return self._tokens.caller(token) is not None or self._may_be_access_token(token)
+        return True
+
+    def _may_be_access_token(self, token: str) -> bool:
+        return self._access_tokens is not None and token.count(".") == 2  # a JWT has three parts
+
     async def _by_token(self, value: str) -> Caller:
         scheme, _, token = value.partition(" ")
         if scheme.lower() != BEARER.lower() or not 0 < len(token) <= _TOKEN_CHARACTERS_MAX:
@@ -94,7 +107,7 @@ class Authenticator:
         known = self._tokens.caller(token) if self._tokens is not None else None
         if known is not None:
             return known
-        if self._access_tokens is None or token.count(".") != 2:  # a JWT has three parts
+        if self._access_tokens is None or not self._may_be_access_token(token):
             raise Unauthenticated(problem="the token is nobody's, or it has ended")
         key = hashlib.sha256(token.encode()).digest()
         proven = self._proven.get(key)
@@ -157,9 +170,11 @@ class Admission(grpc.aio.ServerInterceptor):
     def _many(self, behavior: Callable[[Any, Context], AsyncIterator[bytes]], call: str) -> Any:
         @functools.wraps(behavior)
         async def guarded(request: Any, context: Context) -> AsyncIterator[bytes]:
-            with calling(await self._admitted(context, call)):
-                async for frame in behavior(request, context):
-                    yield frame
+            who = await self._admitted(context, call)
+            # Nothing to undo: the call's task ends with it, or is left to the garbage collector.
+            begin(who, partial(self._authenticator.still_knows, context))
+            async for frame in behavior(request, context):
+                yield frame
 
         return guarded
 

@@ -48,6 +48,9 @@ class Need(NamedTuple):
     on: Resource
     instead: tuple[Right, Resource] | None = None
     """Another right that does as well."""
+    guessed: GroupId | None = None
+    """The group by whose number alone the caller names the topic. Who may not know of the topic is
+    told of no name."""
 
 
 Needs = Callable[["Allowed", Any], Sequence[Need]]
@@ -69,8 +72,11 @@ class Allowed:
         for need in NEEDS[call](self, request):
             if self.rights.allow(who, need.right, need.on):
                 continue
-            if need.instead is None or not self.rights.allow(who, *need.instead):
-                raise refusal(who, need.right or Right.READ, need.on)
+            if need.instead is not None and self.rights.allow(who, *need.instead):
+                continue
+            if need.guessed is not None and not self.rights.allow(who, None, need.on):
+                raise GroupUnknown(group=need.guessed)
+            raise refusal(who, need.right or Right.READ, need.on)
 
     def shown(self, who: Caller | None, reply: Any) -> Any:
         """The answer without what the caller must not know of. Raises `RightsUnknown`."""
@@ -117,7 +123,7 @@ class Allowed:
         """What a call of any group needs that names no incarnation."""
         topic = self.topic_of(group)
         if topic is not None:
-            return [Need(right, topic_named(topic.name))]
+            return [Need(right, topic_named(topic.name), guessed=group)]
         if right is None:
             return []
         return [Need(Right.CLUSTER if group == CONTROLLER_GROUP else Right.ADMIN, EVERYTHING)]

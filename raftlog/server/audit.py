@@ -6,17 +6,20 @@
 
 `who` is null where nobody is asked who they are, or nobody knows. `outcome` is `ok` or the error's
 code. An act is logged by the node that decided on it; one that was sent to a node that does not
-lead has changed nothing, and is not an act. Lines are not synced: the last ones before a power loss
-may be missing.
+lead has changed nothing, and is not an act. What is refused or fails is logged once a minute for
+each caller, call, and thing that it names, and at most `_FAILED_MAX` times a minute for one caller:
+the last of these lines says `"rest": "not logged"`. So nobody can push out what others did. Lines
+are not synced: the last ones before a power loss may be missing.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import logging.handlers
 import queue
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -53,17 +56,23 @@ ACTS = frozenset(
 """Calls that change what there is, who stands where, or what is kept. To write and read records and
 keys is what a cluster is for, and no act, except for the keys that are grants or quotas."""
 
+_OK = "ok"
 _NO_ACT = NotLeader.__name__
 _REFUSALS = frozenset((Forbidden.__name__, WriterOfAnother.__name__))
 _SAID_AGAIN_S = 60.0
 _SAID_MAX = 10_000
-"""Refusals of one kind are kept this often: who tries for ever must not push out what others did.
-No settings: they bound a file and memory."""
+_FAILED_MAX = 100
+"""What fails is kept this often, and so many times of one caller: who tries for ever must not push
+out what others did. No settings: they bound a file and memory."""
+_NAMES = ("name", "group", "key", "prefix", "start", "writer", "node", "address")
+"""By what a request says what it is about."""
 
 _WAITING_MAX = 10_000
 """Lines that wait for the disk. No setting: it bounds memory, and they are written as they come."""
 _WHAT_CHARACTERS_MAX = 4_000
-"""What an act was asked to do is cut off there: a schema may have thousands of columns."""
+_FAILED_CHARACTERS_MAX = 200
+"""Each value of what was asked for is cut off there, that of what failed sooner: a schema may have
+thousands of columns."""
 
 log = structlog.get_logger(__name__)
 
@@ -87,23 +96,44 @@ class AuditLog:
         self._waiting: queue.Queue[Any] = queue.Queue(_WAITING_MAX)
         self._writer = logging.handlers.QueueListener(self._waiting, file)
         self._writer.start()
-        self._said: cachetools.TTLCache[tuple[str, str, str], bool] = cachetools.TTLCache(
+        self._said: cachetools.TTLCache[tuple[str, ...], bool] = cachetools.TTLCache(
             _SAID_MAX, _SAID_AGAIN_S
         )
+        self._failed: cachetools.TTLCache[str, Iterator[int]] = cachetools.TTLCache(
+            _SAID_MAX, _SAID_AGAIN_S
+        )
+        """The numbers of what failed, by caller: from the first time on for a minute."""
 
     def called(
         self, call: str, request: object, caller: Caller | None, peer: str, outcome: str
     ) -> None:
         """This came of a call. Kept if it was to change what is of interest, or was refused for
-        want of a right: that once a minute for each caller and call."""
-        if call in ACTS or _governs(request):
-            if outcome != _NO_ACT:
-                self._take(call, _what(request), caller, peer, outcome)
-        elif outcome in _REFUSALS and caller is not None:
-            refused = (caller.identity, call, outcome)
-            if refused not in self._said:
-                self._said[refused] = True
-                self._take(call, _what(request), caller, peer, outcome)
+        want of a right."""
+        is_act = call in ACTS or _governs(request)
+        if is_act and outcome == _OK:
+            self._take(call, _what(request, _WHAT_CHARACTERS_MAX), caller, peer, outcome)
+        elif outcome in _REFUSALS or (is_act and outcome != _NO_ACT):
+            who = caller.identity if caller is not None else peer.rpartition(":")[0]
+            self._take_failed(who, call, request, caller, peer, outcome)
+
+    def _take_failed(
+        self,
+        who: str,
+        call: str,
+        request: object,
+        caller: Caller | None,
+        peer: str,
+        outcome: str,
+    ) -> None:
+        failed = (who, call, outcome, *_named(request))
+        if failed in self._said:
+            return
+        self._said[failed] = True
+        number = next(self._failed.setdefault(who, itertools.count(1)))
+        if number > _FAILED_MAX:
+            return
+        rest = {"rest": "not logged"} if number == _FAILED_MAX else {}
+        self._take(call, _what(request, _FAILED_CHARACTERS_MAX), caller, peer, outcome, **rest)
 
     def refused(self, call: str, peer: str, outcome: str) -> None:
         """Nobody knows who called."""
@@ -120,6 +150,7 @@ class AuditLog:
         caller: Caller | None,
         peer: str,
         outcome: str,
+        **more: str,
     ) -> None:
         line = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -130,6 +161,7 @@ class AuditLog:
             "call": call,
             "what": what,
             "outcome": outcome,
+            **more,
         }
         text = json.dumps(line, default=str)
         try:
@@ -152,17 +184,22 @@ def _governs(request: object) -> bool:
     )
 
 
-def _what(request: object) -> Mapping[str, Any]:
+def _named(request: object) -> Iterator[str]:
+    """What it is about, in short."""
+    for name in _NAMES:
+        value = getattr(request, name, "")
+        value = getattr(value, "writer", value)  # the key of an epoch
+        if value:
+            yield f"{name}={str(value)[:_FAILED_CHARACTERS_MAX]}"
+
+
+def _what(request: object, characters_max: int) -> Mapping[str, Any]:
     """What was asked for, as far as it is not too long."""
     if not is_dataclass(request) or isinstance(request, type):
         return {}
     values = asdict(request)
     texts = {name: json.dumps(value, default=str) for name, value in values.items()}
     return {
-        name: value if len(texts[name]) <= _WHAT_CHARACTERS_MAX else _cut(texts[name])
+        name: value if len(texts[name]) <= characters_max else f"{texts[name][:characters_max]}..."
         for name, value in values.items()
     }
-
-
-def _cut(text: str) -> str:
-    return f"{text[:_WHAT_CHARACTERS_MAX]}..."

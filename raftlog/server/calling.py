@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -10,12 +10,24 @@ from raftlog.auth.caller import Caller
 from raftlog.metrics.counts import CallCount
 
 _caller: ContextVar[Caller | None] = ContextVar("raftlog_caller", default=None)
+_is_known: ContextVar[Callable[[], bool]] = ContextVar("raftlog_is_known", default=lambda: True)
 _counted: ContextVar[CallCount | None] = ContextVar("raftlog_counted_call", default=None)
 
 
 def caller() -> Caller | None:
     """Who makes it; None: the node asks nobody who they are."""
     return _caller.get()
+
+
+def proof_of_caller() -> Callable[[], bool]:
+    """Whether what the call showed still proves who makes it, each time that it is asked."""
+    return _is_known.get()
+
+
+def begin(who: Caller, is_known: Callable[[], bool]) -> None:
+    """From now on this is who makes the call, in a task of the call's own."""
+    _caller.set(who)
+    _is_known.set(is_known)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shlex
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -50,6 +51,8 @@ class Meters:
         self.wait_max_s = settings.quota_wait_max_s
         self.waiting_max = max(1, requests_max // _WAITING_SHARE)
         """So many calls of one caller may wait."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Called after the quotas have changed."""
         self._settings = settings
         self._admins = settings.admin_identities
         self._keys: Sequence[KeyValue] = ()
@@ -84,6 +87,7 @@ class Meters:
         if keys != self._keys:
             self._keys = keys
             self._quotas = Quotas(quotas_of(keys))
+            self.on_change()
 
     def tell(self, identity: str, limit: Limit, *, refused: bool) -> None:
         """Say who is held back, not too often."""
@@ -137,6 +141,10 @@ class Meter:
         most = self.limits.get(Limit.STREAMS)
         if most is not None and self._streams >= most:
             raise self._exceeded(Limit.STREAMS, 0.0)
+        self.count_stream()
+
+    def count_stream(self) -> None:
+        """Count a stream that began before there was a quota; `close_stream` must follow."""
         self._streams += 1
 
     def close_stream(self) -> None:
@@ -164,7 +172,8 @@ class Meter:
                 writer=writer,
                 staged_bytes=byte_count,
                 limit=most,
-                option=f"the quota {Limit.STAGED_BYTES} of {self._identity!r}",
+                advice=f"raise the quota: raftlog quota set {shlex.quote(self._identity)} "
+                "--staged-bytes BYTES",
             )
         others = {
             each: staged

@@ -47,6 +47,8 @@ class Rights:
         self._failing = False
         self.on_change: Callable[[], None] = lambda: None
         """Called after the grants have changed."""
+        self.on_look: Callable[[], None] = lambda: None
+        """Called each time that the node has looked for changes, whether it could or not."""
 
     # ------------------------------------------------------------ decisions
 
@@ -130,6 +132,7 @@ class Rights:
         """Read the grants again and again, until the node stops."""
         while True:
             await self._read(read)
+            self.on_look()
             await asyncio.sleep(self._settings.rights_check_s)
 
     async def _read(self, read: Callable[[], Awaitable[Sequence[KeyValue]]]) -> None:

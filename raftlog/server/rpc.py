@@ -16,11 +16,17 @@ import grpc.aio
 import structlog
 
 from raftlog.config import ServerSettings
-from raftlog.errors import DeadlineExceeded, NodeStopping, Overloaded, RaftlogError
+from raftlog.errors import (
+    DeadlineExceeded,
+    NodeStopping,
+    Overloaded,
+    RaftlogError,
+    Unauthenticated,
+)
 from raftlog.metrics.counts import Counts
 from raftlog.server.allowed import Allowed
 from raftlog.server.audit import AuditLog
-from raftlog.server.calling import caller, counting
+from raftlog.server.calling import caller, counting, proof_of_caller
 from raftlog.server.meters import Meter, Meters
 from raftlog.server.services import Services
 from raftlog.transport.inbound import Context, refuse
@@ -50,6 +56,8 @@ class CallGate:
         self.allowed = allowed
         self.meters = meters
         allowed.rights.on_change = self._check_streams
+        allowed.rights.on_look = self._check_callers
+        meters.on_change = self._count_streams
         self.audit = audit
         self._limits = limits
         self._cluster_id = cluster_id
@@ -117,6 +125,16 @@ class CallGate:
         for stream in self._streams:
             stream.check_again()
 
+    def _check_callers(self) -> None:
+        """End the streams whose callers are known no more."""
+        for stream in self._streams:
+            stream.check_caller()
+
+    def _count_streams(self) -> None:
+        """Hold also the streams to the new quotas that began before."""
+        for stream in self._streams:
+            stream.hold()
+
     def leave(self, left: _Call) -> None:
         """A call that was counted has ended."""
         self._in_flight -= 1
@@ -129,8 +147,8 @@ class _Call:
     """A class, not a generator of `asynccontextmanager`: every call passes here."""
 
     __slots__ = (
-        "_context", "_gate", "_meter", "_name", "_refusal", "_request", "_seconds", "_timeout",
-        "_who", "streams", "watches",
+        "_context", "_gate", "_is_known", "_meter", "_name", "_refusal", "_request", "_seconds",
+        "_timeout", "_who", "streams", "watches",
     )  # fmt: skip
 
     def __init__(
@@ -142,6 +160,7 @@ class _Call:
         self._seconds = seconds
         self._timeout = asyncio.timeout(seconds)
         self._who = caller()
+        self._is_known = proof_of_caller()
         self._meter: Meter | None = None
         self._request: object = None
         self._refusal: RaftlogError | None = None
@@ -192,6 +211,19 @@ class _Call:
         except RaftlogError as error:
             self._refusal = error
             self.end()
+
+    def check_caller(self) -> None:
+        """End it, if what it showed proves nobody any more."""
+        if not self._is_known():
+            self._refusal = Unauthenticated(problem="the token was given up, or it has ended")
+            self.end()
+
+    def hold(self) -> None:
+        """The quotas have changed: count the stream, if its caller has one now."""
+        if self._meter is None and self._request is not None:
+            self._meter = self._gate.meters.of(self._who)
+            if self._meter is not None:
+                self._meter.count_stream()
 
     def shown(self, reply: Reply) -> Reply:
         """The answer without what its caller must not know of."""

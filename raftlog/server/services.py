@@ -177,9 +177,11 @@ class Services:
         if call.if_not_exists:
             await self._node.read_barrier(self._multiraft.replicas.of_controller)
             found = self._multiraft.replicas.controller.topic(call.name)
-            if not isinstance(found, Refused):
-                if not self.rights.allow(caller(), Right.CREATE, topic_named(call.name)):
-                    self.rights.require(caller(), Right.WRITE, topic_named(call.name))
+            asked = topic_named(call.name)
+            # Who may not know of the topic is refused as if there were none.
+            if not isinstance(found, Refused) and self.rights.allow(caller(), None, asked):
+                if not self.rights.allow(caller(), Right.CREATE, asked):
+                    self.rights.require(caller(), Right.WRITE, asked)
                 existed = found.incarnation != call.incarnation
                 return TopicCreated(topic=self._as_placed(found), existed=existed)
         self.rights.require(caller(), Right.CREATE, topic_named(call.name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -94,3 +95,25 @@ def test_settings_of_an_issuer_go_together() -> None:
     with pytest.raises(InvalidOption, match="neither an address nor file:PATH"):
         load(flags=[*flags, "auth.oidc_jwks=login.example.com/keys"])
     load(flags=[*flags, "auth.oidc_jwks=file:/etc/keys.json"])
+
+
+def test_a_name_that_grants_take_for_a_group_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidOption, match="how grants name a group"):
+        add_token(tmp_path / "tokens.json", "group:writers", (), None, NOW)
+    assert not (tmp_path / "tokens.json").exists()
+
+
+def test_who_adds_tokens_at_the_same_time_loses_none(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.json"
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda n: add_token(file, f"name-{n}", (), None, NOW), range(40)))
+    known = TokenFile(file, fail)
+    assert all(known.caller(token) for token in made)
+
+
+def test_an_end_without_a_time_zone_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.json"
+    add_token(file, "etl", (), NOW, NOW)
+    file.write_text(file.read_text().replace("2026-01-01T00:00:00Z", "2026-01-01T00:00:00"))
+    with pytest.raises(InvalidOption, match="timezone"):
+        read_tokens(file)

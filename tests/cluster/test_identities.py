@@ -30,7 +30,17 @@ from raftlog.transport.link import STREAM_METHOD
 from raftlog.wire.calls import CALLS, SERVICE, StreamedCall
 from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error
 from tests.cli.command import run
-from tests.cluster.closed import NODES, WAIT_S, client, client_by, made, started
+from tests.cluster.closed import (
+    NODES,
+    WAIT_S,
+    channel_to,
+    client,
+    client_by,
+    made,
+    started,
+    typed,
+    watched,
+)
 
 ISSUER, AUDIENCE = "https://login.example.com/", "raftlog"
 
@@ -157,8 +167,15 @@ def test_a_token_says_who_calls_until_it_is_taken_away(
         )
         etl.create_topic("of-etl", "id bigint")
         etl.append("of-etl", [{"id": 1}])
-        assert remove_tokens(tokens_file, "etl") == 1
-        wait_for(lambda: not knows(etl), "the nodes to refuse the token", WAIT_S)
+        etl.kv.put("of/etl", b"")
+        with channel_to(cluster, 1) as channel:
+            watch = watched(channel, etl, token, "of/")
+            assert any(b"of/etl" in part for part in watch)
+            assert remove_tokens(tokens_file, "etl") == 1
+            wait_for(lambda: not knows(etl), "the nodes to refuse the token", WAIT_S)
+            with pytest.raises(grpc.RpcError) as ended:
+                next(watch)
+            assert isinstance(typed(ended.value), Unauthenticated), "what is open goes on"
         assert token not in tokens_file.read_text()
     ended = made(tokens_file, "etl", ends=datetime.now(UTC) - timedelta(seconds=1))
     assert "ended" in refusal(cluster, ended, tmp_path / "ended")

@@ -160,9 +160,8 @@ def test_who_would_wait_too_long_is_refused_and_told_by_what(
 def test_streams_beyond_the_quota_are_refused_until_one_has_ended(
     cluster: ProcessCluster, people: dict[str, LogClient], folder: Path
 ) -> None:
+    """Also those count that began before there was a quota."""
     operator, token = people["operator"], (folder / "watcher.token").read_text()
-    operator.quotas.set("watcher", {Limit.STREAMS: 2})
-    acts(people["watcher"], Limit.STREAMS)
     with channel_to(cluster, 1) as channel:
 
         def watch() -> Any:
@@ -177,7 +176,10 @@ def test_streams_beyond_the_quota_are_refused_until_one_has_ended(
                 return not isinstance(typed(error), QuotaExceeded)
             return True
 
-        opened = [watch() for _ in range(2)]
+        opened = [watch()]
+        operator.quotas.set("watcher", {Limit.STREAMS: 2})
+        acts(people["watcher"], Limit.STREAMS)
+        opened.append(watch())
         with pytest.raises(grpc.RpcError) as refused:
             watch()
         assert "streams: 2" in str(typed(refused.value))
@@ -196,7 +198,7 @@ def test_staged_bytes_beyond_the_quota_are_refused_until_others_are_committed(
     with patient(cluster, folder, "stager", SHORT_S) as hasty:
         with pytest.raises(DeadlineExceeded, match="over its quota of this node, staged_bytes"):
             staged(hasty, "two", 2)
-        with pytest.raises(WriterBytesExceeded, match="the quota staged_bytes of 'stager'"):
+        with pytest.raises(WriterBytesExceeded, match="raftlog quota set stager --staged-bytes"):
             staged(hasty, "three", 1, 4 * BODY)
     reference = one.finish()
     assert reference is not None

@@ -11,7 +11,7 @@ from raftlog.auth.caller import Caller, Means
 from raftlog.config_audit import AuditSettings
 from raftlog.errors import PathUnusable
 from raftlog.server.audit import ACTS, AuditLog
-from raftlog.wire.calls import CALLS, DeleteTopicCall
+from raftlog.wire.calls import CALLS, DeleteTopicCall, DescribeTopic
 
 NO_ACTS = frozenset(
     "Append Stage CommitEpoch Overwrite AbortEpoch Read ReadSizes ReadHighWaterMark FindOffset"
@@ -81,6 +81,35 @@ def test_what_is_asked_for_is_cut_off_where_it_is_long(tmp_path: Path) -> None:
     )
     audit.stop()
     assert (tmp_path / "audit").stat().st_size < 5_000
+
+
+def test_what_is_refused_is_logged_once_for_each_thing_that_it_names(tmp_path: Path) -> None:
+    audit = AuditLog(AuditSettings(file=str(tmp_path / "audit")), 1)
+    for _ in range(3):
+        for name in ("harmless", "secret"):
+            audit.called("DescribeTopic", DescribeTopic(name=name), ADA, PEER, "Forbidden")
+    audit.called("DescribeTopic", DescribeTopic(name="secret"), ADA, PEER, "TopicNotFound")
+    audit.stop()
+    assert [line["what"]["name"] for line in lines(tmp_path / "audit")] == ["harmless", "secret"]
+
+
+def test_nobody_pushes_out_what_others_did(tmp_path: Path) -> None:
+    """Failed calls of one caller are logged so many times a minute, and in short."""
+    audit = AuditLog(AuditSettings(file=str(tmp_path / "audit")), 1)
+    for number in range(1_000):
+        named = DeleteTopicCall(name=f"t{number}", incarnation="i" * 4_000)
+        audit.called(
+            "DeleteTopic", named, ADA, PEER, "Forbidden" if number % 2 else "TopicNotFound"
+        )
+    bob = Caller(identity="bob", means=Means.TOKEN)
+    audit.called("DeleteTopic", DELETE, bob, PEER, "Forbidden")
+    audit.called("DeleteTopic", DELETE, ADA, PEER, "ok")
+    audit.stop()
+    found = lines(tmp_path / "audit")
+    assert [line["who"] for line in found] == 100 * ["ada"] + ["bob", "ada"]
+    assert [number for number, line in enumerate(found) if "rest" in line] == [99]
+    assert found[99]["rest"] == "not logged"
+    assert (tmp_path / "audit").stat().st_size < 102 * 600
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def test_staged_bytes_are_those_of_all_writers_of_a_caller() -> None:
     stage("two", 40)
     with pytest.raises(QuotaExceeded, match="staged_bytes: 100"):
         stage("two", 1)
-    with pytest.raises(WriterBytesExceeded, match="the quota staged_bytes of 'ada'"):
+    with pytest.raises(WriterBytesExceeded, match="quota set ada --staged-bytes"):
         stage("two", 61)
     del staged[GROUP, "one"]  # it was committed
     stage("two", 60)

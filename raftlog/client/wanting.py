@@ -1,0 +1,25 @@
+"""What somebody wants a topic for, so that a refusal names the right that it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from raftlog.auth.rights import Kind, Right
+from raftlog.errors import Forbidden
+
+
+@contextmanager
+def wanting(right: Right) -> Iterator[None]:
+    """Look a topic up for what takes this right.
+
+    Any right is enough to look it up, and who has none is told of `read`. That would not help who
+    is about to write, so the refusal names what is needed next.
+    """
+    try:
+        yield
+    except Forbidden as error:
+        if (error.kind, error.right) != (Kind.TOPIC, Right.READ):
+            raise
+        raise replace(error, right=right.value) from None
