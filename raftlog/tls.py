@@ -132,8 +132,8 @@ def _no_password() -> str:
 
 
 def port_credentials(certificates: Certificates, *, mutual: bool) -> grpc.ServerCredentials:
-    """For a port of a server. `mutual`: who connects must show a certificate too. Connections that
-    are open stay as they are when a certificate is replaced."""
+    """For one port of one server. `mutual`: who connects must show a certificate too. Connections
+    that are open stay as they are when a certificate is replaced."""
     shown = certificates.current()
 
     def now() -> grpc.ServerCertificateConfiguration | None:

@@ -62,8 +62,9 @@ class Port(NamedTuple):
 
     address: str
     """host:port."""
-    credentials: grpc.ServerCredentials | None
-    """None: it is not encrypted."""
+    credentials: Callable[[], grpc.ServerCredentials] | None
+    """Makes those of one server: grpc takes no certificate for a second port from credentials that
+    may change. None: it is not encrypted."""
     option: str = AddressInUse.option
     """Where the port was said, for who must choose another."""
 
@@ -128,7 +129,7 @@ def _bind(server: grpc.aio.Server, port: Port) -> None:
         if port.credentials is None:
             bound = server.add_insecure_port(port.address)
         else:
-            bound = server.add_secure_port(port.address, port.credentials)
+            bound = server.add_secure_port(port.address, port.credentials())
     except RuntimeError:
         bound = 0
     if bound == 0:

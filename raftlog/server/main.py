@@ -243,8 +243,9 @@ def _ports(settings: Settings, address: str, channels: PeerChannels) -> list[Por
             problem=f"leads from {address} to {of_peers}, and the last port is {PORT_MAX}",
             advice="Give all nodes a lower one.",
         )
-    of_clients = port_credentials(certificates, mutual=settings.tls.client_certificates)
-    of_nodes = port_credentials(certificates, mutual=True)
+    mutual = settings.tls.client_certificates
+    of_clients = partial(port_credentials, certificates, mutual=mutual)
+    of_nodes = partial(port_credentials, certificates, mutual=True)
     return [
         Port(address, of_clients),
         Port(of_peers, of_nodes, option="tls.peer_port_offset"),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 import socket
-import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
@@ -13,12 +11,12 @@ import pytest
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.wire.calls import ClusterDescription
+from tests.cluster.doors import Door
 from tests.fuzz.http2 import PREFACE, opening, request, stream_of_bytes
 from tests.fuzz.inputs import numbered
 from tests.fuzz.node_watch import NodeWatch
 from tests.fuzz.samples import DDL, frames
 
-SOCKET_TIMEOUT_S = 0.5
 CLOSED_WITHIN_S = 20.0
 SILENT = 200
 LOOK_EVERY = 500
@@ -43,57 +41,22 @@ def good_frames(client: LogClient, name: str) -> dict[str, bytes]:
     return frames(topic, topic, described.store_uuid, address)
 
 
-def connected(cluster: ProcessCluster) -> socket.socket:
-    """A connection; the port may be closed for a moment while one server replaces another."""
-    made: list[socket.socket] = []
-
-    def connect() -> bool:
-        try:
-            address = ("127.0.0.1", cluster.port)
-            made.append(socket.create_connection(address, timeout=SOCKET_TIMEOUT_S))
-        except ConnectionError:
-            return False
-        return True
-
-    wait_for(connect, "the node to listen", 5)
-    return made[0]
-
-
-def say(cluster: ProcessCluster, data: bytes, chance: random.Random) -> None:
-    """Send the bytes over a connection of their own, and leave it in one of several ways."""
-    with connected(cluster) as sent:
-        try:
-            sent.sendall(data)
-            match chance.randrange(32):
-                case 0:
-                    while sent.recv(65_536):
-                        pass
-                case 1:
-                    sent.recv(65_536)
-                case each if each < 12:
-                    # A reset instead of an orderly end.
-                    sent.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                case _:
-                    pass
-        except (ConnectionError, TimeoutError):
-            pass  # the node has closed it, or waits for the rest: it may do both
-
-
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("count", [1_000, pytest.param(20_000, marks=pytest.mark.soak)])
 def test_bytes_that_are_no_protocol_do_no_harm(
     cluster: ProcessCluster, client: LogClient, count: int
 ) -> None:
+    door = Door(cluster.port)
     watch = NodeWatch(cluster, client, client.create_topic(f"own-{count}", DDL))
     good = good_frames(client, f"target-{count}")
-    with connected(cluster) as sound:
+    with door.enter() as sound:
         sound.sendall(request("DescribeCluster", good["DescribeCluster"]))
         assert sound.recv(9)[3] == 4, "a request written by hand is answered, settings first"
     for one in numbered("port warm-up", LOOK_EVERY):
-        say(cluster, stream_of_bytes(good, one.random), one.random)
+        door.say(stream_of_bytes(good, one.random), one.random)
     watch.begin()
     for one in numbered("port", count):
-        say(cluster, stream_of_bytes(good, one.random), one.random)
+        door.say(stream_of_bytes(good, one.random), one.random)
         if one.number % LOOK_EVERY == 0:
             watch.serves()
     watch.end()
@@ -108,7 +71,7 @@ def test_paths_that_are_no_text_leave_the_nodes_memory_alone(
     watch = NodeWatch(cluster, client, topic)
     for number in range(rounds):
         for path in (b"\xff", b"\x80" * 100):
-            with connected(cluster) as sent, suppress(ConnectionError):
+            with Door(cluster.port).enter() as sent, suppress(ConnectionError):
                 sent.sendall(request("ListTopics", b"", path=path))
         made = client.create_topic(f"round-{rounds}-{number}", DDL)  # touches much memory
         client.append(made, [{"id": number, "text": "x"}])
@@ -122,10 +85,10 @@ def test_a_path_that_is_no_text_does_not_end_the_service(
 ) -> None:
     """grpc's own loop fails to decode it and ends: another server takes its place."""
     watch = NodeWatch(cluster, client, client.create_topic(f"path-{path.hex()[:99]}", DDL))
-    with connected(cluster) as sent:
+    with Door(cluster.port).enter() as sent:
         sent.sendall(request("ListTopics", b"", path=path))
         watch.serves()
-    with connected(cluster) as sent:
+    with Door(cluster.port).enter() as sent:
         sent.sendall(request("ListTopics", b"", path=path))
         watch.serves()
 
@@ -146,7 +109,7 @@ def test_connections_without_progress_are_closed_and_delay_no_client(
     watch = NodeWatch(cluster, client, client.create_topic(f"beside-{first.hex()[:99]}", DDL))
     watch.begin()
     before = watch.open_files()
-    slow = [connected(cluster) for _ in range(SILENT)]
+    slow = [Door(cluster.port).enter() for _ in range(SILENT)]
     try:
         for each in slow:
             each.sendall(first)
