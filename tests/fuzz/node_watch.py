@@ -58,16 +58,16 @@ class NodeWatch:
         ]
         assert found == list(range(first, mark + 1))
 
-    def end(self) -> str:
-        """Assert that the same process serves and grew within bounds; return its figures as
-        text."""
+    def end(self, more_bytes: int = 0) -> str:
+        """Assert that the same process serves and grew within bounds, with so many bytes more;
+        return its figures as text."""
         self.serves()
         os.kill(self._pid, 0)
         assert self.said_nothing_bad() == []
         growth = self.rss_bytes() - self._rss_bytes
         figures = f"memory grew by {growth / 2**20:.1f} MiB to {self.rss_bytes() / 2**20:.0f} MiB"
         print(figures)
-        assert growth < GROWTH_BYTES_MAX, figures
+        assert growth < GROWTH_BYTES_MAX + more_bytes, figures
         most = self._open_files + OPEN_FILES_MORE_MAX
         wait_for(lambda: self.open_files() <= most, f"at most {most} open files", 30)
         return figures
