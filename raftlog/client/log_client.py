@@ -314,7 +314,9 @@ class LogClient(TopicReads):
             may lie in between.
 
         Raises:
-            SchemaMismatch: The rows do not fit the topic's schema. Nothing was sent.
+            SchemaMismatch: The rows do not fit the topic's schema. With the topic's name, a change
+                of its columns is learnt at once. Only if a leader changed during the same append is
+                it told, because the log may have the rows already: look before you send them again.
             InvalidOption: `data` is something else. Nothing was sent.
             WriteRefused: The log refused the rows; each subclass says why.
         """
