@@ -32,7 +32,13 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from raftlog.errors import InvalidOption, RaftlogError, TopicNotFound, TopicRecreated
+from raftlog.errors import (
+    EpochContentMismatch,
+    InvalidOption,
+    RaftlogError,
+    TopicNotFound,
+    TopicRecreated,
+)
 from raftlog.spark import connection, query_names, slow_writes, target, written_topics
 from raftlog.spark.declarations import Endpoint
 from raftlog.spark.first_batch import may_be_first_batch
@@ -393,11 +399,14 @@ def _known_checkpoint(messages: Sequence[WriterCommitMessage | None]) -> str:
 
 @contextlib.contextmanager
 def _saying_what_is_in(topic: str, topics: Sequence[str], key: EpochKey) -> Iterator[None]:
-    """Warn of which topics have the batch and which do not, if this one of several refuses it."""
+    """Warn of which topics have the batch and which do not, if this one of several refuses it after
+    others took it. One that has another batch of that number says so in its own error."""
     try:
         yield
+    except EpochContentMismatch:
+        raise
     except RaftlogError:
-        if len(topics) > 1:
+        if topics.index(topic) > 0:
             log.warning(
                 "Batch %s of writer %r is for %s topics, one after the other, and %r does not have "
                 "it. The first %s by name have it; a restart of the query completes the others.",

@@ -11,6 +11,8 @@ _USER = re.compile(r"(?is).*(@|%40)")
 _SCHEME = re.compile(r"(?i)[a-z][a-z0-9+.-]+:/{1,3}|//")
 """How a URI begins, also where somebody left out a slash or the scheme."""
 _LOCAL_PATH = re.compile(r"\.|/(?!/)")
+_NO_PORT = re.compile(r"(?i)[a-z][a-z0-9+.-]+:/{1,3}[^/:@]+:([^/]*[^/0-9][^/]*)")
+"""A URI's host with what is no port: a password without the `@` behind it."""
 _PARAMETER = re.compile(
     r"(?i)[?&#;]([^=&?#;/]*(?:key|secret|token|password|sig|credential|sas)[^=&?#;/]*)=([^&]+)"
 )
@@ -28,7 +30,7 @@ _ADDRESS = re.compile(
     (?: [a-z][a-z0-9+.-]*:/{1,3} )?     # what no address of a node has, but a URL
     (?: \*\*\* (?: @ | %40 ) )?          # a user
     (?: \[ [^]?#;=&@]* \]? | [0-9a-f:]*::[0-9a-f:.%]* | [^:/?#;=&@]* )
-    (?: : \w{0,5} (?!\w) )?               # a port, or what is too short for a password
+    (?: : (?: \d\w{0,4} )? (?!\w) )?    # a port, or what was meant to be one
     (?: /[^:?#;=&@]* )?
     """
 )
@@ -72,6 +74,8 @@ def without_secrets(text: str, location: str) -> str:
         return text
     user = _USER.match(_SCHEME.sub("", location, count=1))
     _, _, password = (user[0].removesuffix(user[1]) if user else "").partition(":")
+    if not user and (host := _NO_PORT.match(location)):
+        text = text.replace(f":{host[1]}", f":{_HIDDEN}")
     found = [password, *(value for _, value in _PARAMETER.findall(location))]
     for secret in filter(None, (form for each in found for form in (each, unquote(each)))):
         for before, after in ((":", "@"), (":", "%40"), ("=", "")):

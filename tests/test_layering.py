@@ -173,6 +173,7 @@ PACKAGES = {
             "raftlog.machines.schema",
             "raftlog.machines.widening",
             "raftlog.predicates",
+            "raftlog.redaction",
             "raftlog.wire.batch",
             "raftlog.wire.runs",
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from raftlog.errors import InvalidOption, InvalidTopicName, RaftlogError
+from raftlog.records.ddl import read_ddl
 from raftlog.redaction import shown_address, shown_location, shown_value, without_secrets
 
 
@@ -30,6 +31,8 @@ from raftlog.redaction import shown_address, shown_location, shown_value, withou
         ("file:/data/a", "file:/data/a"),
         ("s3://KEY:planted%40bucket/x", "s3://KEY:***%40bucket/x"),
         ("user:planted@host", "user:***@host"),
+        ("s3://KEY:planted/bucket/x", "s3://KEY:***/bucket/x"),
+        ("hdfs://host:8020/x", "hdfs://host:8020/x"),
     ],
 )
 def test_what_is_secret_in_a_uri_is_not_shown(location, shown):
@@ -51,6 +54,7 @@ def test_what_is_secret_in_a_uri_is_not_shown(location, shown):
         ("bad", "bad,node-2:7401", "bad"),
         ("user:planted", "", "user:***"),
         ("localhost:74o1", "", "localhost:74o1"),
+        ("user:PW", "", "user:***"),
         ("[::1]:7401x", "", "[::1]:7401x"),
         ("fe80::1", "", "fe80::1"),
         ("node-1:7401?password=planted", "", "node-1:7401?***"),
@@ -99,3 +103,9 @@ def test_no_error_shows_a_key_that_was_given_in_a_wrong_place(error: RaftlogErro
     assert "planted" not in str(error)
     assert "planted" not in error.cause
     assert "PEM file" in error.cause
+
+
+def test_a_schema_that_is_a_key_is_not_shown() -> None:
+    with pytest.raises(InvalidOption) as refused:
+        read_ddl("id bigint, " + KEY)
+    assert "planted" not in str(refused.value)

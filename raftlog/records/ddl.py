@@ -21,6 +21,7 @@ from raftlog.records.spark_types import (
     refusal,
     unknown_type,
 )
+from raftlog.redaction import without_keys
 
 _Type = exp.DataType.Type
 _PLAIN = {
@@ -54,6 +55,8 @@ def read_ddl(text: str) -> JsonType:
 def _read(text: str) -> JsonType:
     if not text.strip():
         raise refusal("is empty")
+    if (shown := without_keys(text)) != text:
+        raise refusal(f"cannot be read as DDL: {shown!r}")
     inner = text.strip().rstrip(";").rstrip()
     if inner.endswith(","):  # which sqlglot takes
         raise refusal("ends with a comma")
