@@ -54,7 +54,7 @@ def replay(topics: int, entries: int) -> Callable[[Path], Iterator[Figure]]:
             leaders = _leaders(cluster, said)
         yield Figure(
             name="replay_elections_again",
-            value=sum(len(terms) - 1 for terms in leaders.values()),
+            value=sum(max(0, len(terms) - 1) for terms in leaders.values()),
             unit="elections",
             about=f"won in groups that had a leader, after all nodes of {topics:,} topics with "
             f"{entries:,} entries each were restarted",
@@ -83,11 +83,23 @@ def _copy(folder: Path, groups: list[GroupId]) -> None:
 
 
 def _leaders(cluster: ProcessCluster, said: dict[int, int]) -> dict[int, set[int]]:
-    """By group, the terms that had a leader since the nodes' logs had the sizes `said`."""
+    """By group, the terms for whose leadership somebody campaigned since the nodes' logs had the
+    sizes `said`. Leadership that was handed over, to spread it, is none: who takes it asks for no
+    vote beforehand (Raft thesis, sections 3.10 and 9.6)."""
     found: dict[int, set[int]] = defaultdict(set)
     for node, size in said.items():
+        asked: set[int] = set()
         for line in cluster.logs[node].read_bytes()[size:].splitlines():
             event = json.loads(line) if line.startswith(b"{") else {}
-            if event.get("event") == "leadership" and event["role"] == "leader":
-                found[event["group"]].add(event["term"])
+            if event.get("event") != "leadership":
+                continue
+            group = event["group"]
+            match event["role"]:
+                case "pre-candidate":
+                    asked.add(group)
+                case "follower":
+                    asked.discard(group)
+                case "leader":
+                    found[group] |= {event["term"]} if group in asked else set()
+                    asked.discard(group)
     return found
