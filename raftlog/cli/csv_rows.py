@@ -15,10 +15,9 @@ from raftlog.cli.typed_texts import ZONED, typed
 from raftlog.records.conform import type_name
 
 _ERROR = re.compile(r"In CSV column #(\d+): (?:CSV conversion error to [^:]+: )?(.*)", re.DOTALL)
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-_OTHERS = "JSON lines and Parquet have"
 _CELLS = re.compile(r"CSV parse error: Expected (\d+) columns, got (\d+): ")
 """What Arrow says of a place: the number of a column."""
+_INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 def csv_header(text: bytes, schema: pa.Schema) -> pa.RecordBatch:
@@ -36,9 +35,8 @@ def csv_rows(
     `ValueError` with the column."""
     for field in schema:
         if field.name in header and pa.types.is_nested(field.type):
-            raise ValueError(
-                f"{_column(field.name, field.type)}: no CSV has such values. {_OTHERS}"
-            )
+            nested = _column(field.name, field.type)
+            raise ValueError(f"{nested}: no CSV has such values. JSON lines and Parquet have")
     zoned = [field.name for field in schema if pa.types.is_timestamp(field.type) and field.type.tz]
     # Arrow wants a zone in every zoned timestamp, so these are read as texts.
     durations = [field.name for field in schema if pa.types.is_duration(field.type)]
@@ -111,9 +109,10 @@ def _refuse_rounded(
     texts = read_csv(text, wide, nulls, header, only=list(large))
     for name, found in large.items():
         kind = batch.schema.field(name).type
-        for given in map(str, texts.column(name).filter(found).to_pylist()):
-            if _INTEGER.fullmatch(given.strip()) and not holds_integer(kind, int(given)):
-                raise ValueError(f"{_column(name, kind)} cannot hold the integer {given.strip()}")
+        for given in texts.column(name).filter(found).to_pylist():
+            number = str(given).strip()
+            if _INTEGER.fullmatch(number) and not holds_integer(kind, int(number)):
+                raise ValueError(f"{_column(name, kind)} cannot hold the integer {number}")
 
 
 def _refuse_surplus_digits(name: str, column: pa.Array[Any]) -> None:

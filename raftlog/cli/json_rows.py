@@ -85,12 +85,8 @@ def _rounded_within(value: object, kind: Any, path: str) -> str | None:
         parts = [(each, kind.item_type, f"{path}[{json.dumps(at)}]") for at, each in value.items()]
     elif isinstance(value, list) and pa.types.is_list(kind):
         parts = [(each, kind.value_type, f"{path}[{at}]") for at, each in enumerate(value)]
-    elif pa.types.is_floating(kind) and (
-        isinstance(value, _TooLarge) or (type(value) is int and not holds_integer(kind, value))
-    ):
-        written = value.written if isinstance(value, _TooLarge) else str(value)
-        shown = _shortened(written)
-        return f"column {path!r} ({type_name(kind)}) cannot hold the integer {shown}"
+    elif pa.types.is_floating(kind) and (written := _not_held(value, kind)):
+        return f"column {path!r} ({type_name(kind)}) cannot hold the integer {_shortened(written)}"
     return next(filter(None, (_rounded_within(*part) for part in parts)), None)
 
 
@@ -138,6 +134,13 @@ def _problem(text: bytes, schema: pa.Schema, *, base64: bool) -> str | None:
             if found is not None:
                 return found
     return None
+
+
+def _not_held(value: object, kind: pa.DataType) -> str:
+    """An integer that the floating-point type does not have, as it is written; "": it has it."""
+    if isinstance(value, _TooLarge):
+        return value.written
+    return str(value) if type(value) is int and not holds_integer(kind, value) else ""
 
 
 class _TooLarge(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
@@ -13,19 +13,6 @@ _EPOCH = datetime.date(1970, 1, 1)
 _CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097
 """The Gregorian calendar repeats itself after so many."""
 _DAY_US = 86_400_000_000
-
-
-class _Clock(NamedTuple):
-    """A time of day, and its fraction of a second as digits."""
-
-    seconds: int
-    fraction: str
-
-    def __str__(self) -> str:
-        minutes, seconds = divmod(self.seconds, 60)
-        hours, minutes = divmod(minutes, 60)
-        text = f"{hours:02}:{minutes:02}:{seconds:02}"
-        return f"{text}.{self.fraction}" if self.fraction else text
 
 
 def shown_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
@@ -69,12 +56,12 @@ def _shown(value: Any, kind: Any) -> Any:
         assert (kind.unit, kind.tz) in (("us", None), ("us", "UTC")), kind
         days, us = divmod(value, _DAY_US)
         seconds, us = divmod(us, 1_000_000)
-        clock = _Clock(seconds, f"{us:06}" if us else "")
-        return f"{_day(days)}T{clock}{'+00:00' if kind.tz else ''}"
+        fraction = f".{us:06}" if us else ""
+        return f"{_day(days)}T{_clock(seconds)}{fraction}{'+00:00' if kind.tz else ''}"
     if types.is_time(kind):
         assert kind.unit == "ns", kind
         seconds, ns = divmod(value, 1_000_000_000)
-        return str(_Clock(seconds, f"{ns:09}"))
+        return f"{_clock(seconds)}.{ns:09}"
     if types.is_list(kind):
         return [_shown(each, kind.value_type) for each in value]
     if types.is_struct(kind):
@@ -87,6 +74,13 @@ def _shown(value: Any, kind: Any) -> Any:
         shown = dict(pairs)
         return shown if len(shown) == len(pairs) else [list(pair) for pair in pairs]
     return value
+
+
+def _clock(seconds: int) -> str:
+    """The time of day so many seconds after midnight."""
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:02}:{minutes:02}:{seconds:02}"
 
 
 def _day(days: int) -> str:

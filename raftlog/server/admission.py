@@ -11,7 +11,6 @@ import functools
 import hashlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +171,7 @@ class Admission(grpc.aio.ServerInterceptor):
         async def guarded(request: Any, context: Context) -> AsyncIterator[bytes]:
             who = await self._admitted(context, call)
             # Nothing to undo: the call's task ends with it, or is left to the garbage collector.
-            begin(who, partial(self._authenticator.still_knows, context))
+            begin(who, functools.partial(self._authenticator.still_knows, context))
             async for frame in behavior(request, context):
                 yield frame
 

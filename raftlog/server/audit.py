@@ -128,10 +128,10 @@ class AuditLog:
         failed = (who, call, outcome, *_named(request))
         if failed in self._said:
             return
-        self._said[failed] = True
         number = next(self._failed.setdefault(who, itertools.count(1)))
         if number > _FAILED_MAX:
-            return
+            return  # nor remembered: it would push out what others' refusals are known by
+        self._said[failed] = True
         rest = {"rest": "not logged"} if number == _FAILED_MAX else {}
         self._take(call, _what(request, _FAILED_CHARACTERS_MAX), caller, peer, outcome, **rest)
 
