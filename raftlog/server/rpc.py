@@ -7,7 +7,8 @@ records must not pass through a protobuf field.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -147,8 +148,8 @@ class _Call:
     """A class, not a generator of `asynccontextmanager`: every call passes here."""
 
     __slots__ = (
-        "_context", "_gate", "_is_known", "_meter", "_name", "_refusal", "_request", "_seconds",
-        "_timeout", "_who", "streams", "watches",
+        "_context", "_ends", "_gate", "_handing_over", "_is_known", "_meter", "_name", "_refusal",
+        "_request", "_seconds", "_timeout", "_who", "streams", "watches",
     )  # fmt: skip
 
     def __init__(
@@ -164,6 +165,8 @@ class _Call:
         self._meter: Meter | None = None
         self._request: object = None
         self._refusal: RaftlogError | None = None
+        self._ends = False
+        self._handing_over = False
         self.streams = isinstance(call, calls.StreamedCall)
         """Whether it has many answers."""
         self.watches = isinstance(call, calls.WatchCall)
@@ -231,8 +234,30 @@ class _Call:
         return shown
 
     def end(self) -> None:
-        """End it now."""
-        self._timeout.reschedule(asyncio.get_running_loop().time())
+        """End it now, or once the frame that is on its way has left: a call whose task is cancelled
+        in grpc's hands gets no status, and its client waits for its own deadline."""
+        self._ends = True
+        if not self._handing_over:
+            self._timeout.reschedule(asyncio.get_running_loop().time())
+
+    @contextmanager
+    def handing_over(self) -> Iterator[None]:
+        """While a frame is with grpc. Raises what ends the call, before and after it."""
+        if self._ends:
+            raise self._end()
+        self._handing_over = True
+        yield
+        self._handing_over = False
+        if self._ends:
+            raise self._end()
+
+    def _end(self) -> RaftlogError:
+        """Why it ends before it is done."""
+        if self._refusal is not None:
+            return self._refusal
+        if self.watches and self._gate.closed:
+            return NodeStopping()
+        return DeadlineExceeded(what=self._name, seconds=f"{self._seconds:.3g}")
 
     async def __aexit__(
         self,
@@ -246,11 +271,7 @@ class _Call:
         try:
             await self._timeout.__aexit__(kind, error, trace)
         except TimeoutError:
-            if self._refusal is not None:
-                raise self._refusal from None
-            if self.watches and self._gate.closed:
-                raise NodeStopping() from None
-            raise DeadlineExceeded(what=self._name, seconds=f"{self._seconds:.3g}") from None
+            raise self._end() from None
 
 
 def client_handlers(services: Services, gate: CallGate) -> grpc.GenericRpcHandler:
@@ -384,7 +405,8 @@ def _stream(
                         frame = encode_reply(call, entered.shown(reply), body)
                         await entered.answer(len(frame))
                         count.sent_bytes += len(frame)
-                        yield frame
+                        with entered.handing_over():
+                            yield frame
             except RaftlogError as error:
                 count.outcome = type(error).__name__
                 if gate.audit is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -379,9 +380,21 @@ def test_what_is_revoked_acts_on_every_node_and_ends_what_is_being_read(
         )
     wait_for(lambda: may_read(bob, "shared/"), "the group's right to keys", WAIT_S)
     operator.kv.put("shared/one", b"1")
-    watches = [watched(channel, operator, token, "shared/") for channel in channels]
-    for watch in watches:
-        assert any(b"shared/one" in part for part in watch)
+    watches: list[Iterator[bytes]] = []
+
+    def begins(channel: grpc.Channel) -> bool:
+        watch = watched(channel, operator, token, "shared/")
+        try:
+            assert any(b"shared/one" in part for part in watch)
+        except grpc.RpcError as error:
+            if isinstance(typed(error), Forbidden):
+                return False  # this node does not know the right yet
+            raise
+        watches.append(watch)
+        return True
+
+    for channel in channels:
+        wait_for(partial(begins, channel), "a watch", WAIT_S)
     for resource in (topic_named("other"), Resource(Kind.KEYS, "shared/")):
         operator.acl.revoke("group:analysts", [Right.READ], resource)
     for channel in channels:

@@ -1,10 +1,11 @@
-"""What a refused call leaves behind."""
+"""What a refused call leaves behind, and how one is ended before it is done."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, NoReturn
 
 import grpc
 import grpc.aio
@@ -13,15 +14,16 @@ import pytest
 from raftlog.config import ServerSettings
 from raftlog.config_auth import AuthSettings
 from raftlog.core.types import GroupId
-from raftlog.errors import NotLeader
+from raftlog.errors import NodeStopping, NotLeader
 from raftlog.metrics.counts import Counts
 from raftlog.server.allowed import Allowed
 from raftlog.server.meters import Meters
 from raftlog.server.rights import Rights
-from raftlog.server.rpc import CallGate, _unary
+from raftlog.server.rpc import CallGate, _stream, _unary
 from raftlog.wire.batch import BatchHeader
-from raftlog.wire.calls import APPEND, SERVICE, AppendCall
-from raftlog.wire.codec import encode_request
+from raftlog.wire.calls import APPEND, SERVICE, WATCH_KEYS, AppendCall
+from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error, encode_request
+from raftlog.wire.kv_calls import KeyChanges, WatchKeys
 
 BODY_BYTES = 100_000
 REQUEST = encode_request(
@@ -50,6 +52,54 @@ def garbage() -> Iterator[list[object]]:
     gc.enable()
 
 
+def gate() -> CallGate:
+    rights = Rights(AuthSettings(), asked=False)
+    allowed = Allowed(rights, lambda: pytest.fail("nobody is asked who they are"))
+    meters = Meters(AuthSettings(), Counts().quotas, requests_max=1)
+    return CallGate(ServerSettings(), "c", Counts(), allowed, meters)
+
+
+class Aborted(Exception):
+    """grpc's, with the typed error that a client gets."""
+
+
+class Context:
+    """grpc's side of one call."""
+
+    def time_remaining(self) -> None:
+        """The client waits for ever."""
+
+    def invocation_metadata(self) -> tuple[()]:
+        return ()
+
+    async def abort(self, code: grpc.StatusCode, details: str, metadata: Any) -> NoReturn:
+        raise Aborted(decode_error(dict(metadata)[ERROR_METADATA_KEY]))
+
+
+def test_a_stream_that_is_ended_while_grpc_has_a_frame_gets_its_status_after_it() -> None:
+    """To cancel its task then would leave the client without one, until its own deadline."""
+
+    async def watch(_: WatchKeys) -> AsyncIterator[tuple[KeyChanges, bytes]]:
+        while True:
+            yield KeyChanges(index=1, changes=()), b""
+
+    async def run() -> None:
+        closed = gate()
+        watched = WatchKeys(group=GroupId(1), prefix="", after=0, seconds=60)
+        request = encode_request(WATCH_KEYS, watched)
+        frames = _stream(WATCH_KEYS, watch, closed)(request, Context())
+        await anext(frames)
+        closing = asyncio.create_task(closed.close())
+        for _ in range(5):
+            await asyncio.sleep(0)  # here grpc sends: a task that is cancelled ends the test
+        with pytest.raises(Aborted) as ended:
+            await anext(frames)
+        assert isinstance(ended.value.args[0], NodeStopping)
+        await closing
+
+    asyncio.run(run())
+
+
 def test_a_refused_write_does_not_keep_its_bytes_until_a_garbage_collection(
     garbage: list[object],
 ) -> None:
@@ -61,11 +111,7 @@ def test_a_refused_write_does_not_keep_its_bytes_until_a_garbage_collection(
 
     async def run() -> None:
         server = grpc.aio.server()
-        rights = Rights(AuthSettings(), asked=False)
-        allowed = Allowed(rights, lambda: pytest.fail("nobody is asked who they are"))
-        meters = Meters(AuthSettings(), Counts().quotas, requests_max=1)
-        gate = CallGate(ServerSettings(), "c", Counts(), allowed, meters)
-        handler = grpc.unary_unary_rpc_method_handler(_unary(APPEND, append, gate))
+        handler = grpc.unary_unary_rpc_method_handler(_unary(APPEND, append, gate()))
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(SERVICE, {"Append": handler}),)
         )
