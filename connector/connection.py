@@ -92,6 +92,8 @@ def _opened(options: ConnectionOptions, timeout_s: float, *, patient: bool) -> L
         "tls_cert_file": options.tls_cert_file,
         "tls_key_file": options.tls_key_file,
         "token": options.token,
+        "tracing_endpoint": options.tracing_endpoint,
+        "tracing_sample_ratio": options.tracing_sample_ratio,
     }
     if patient:
         update["refused_timeout_s"] = timeout_s

@@ -105,6 +105,20 @@ OPTIONS: tuple[Option, ...] = (
         doc="Where the readers stand: nodes of this rack (server.rack) are read from first.",
     ),
     Option(
+        name="raftlog.tracing.endpoint",
+        endpoints=SOURCES | SINKS,
+        setting="tracing_endpoint",
+        doc="Where the spans of driver and executors go, by OTLP over grpc, such as "
+        "http://host:4317; nodes have a setting of their own (tracing.endpoint). Unset: none are "
+        "made.",
+    ),
+    Option(
+        name="raftlog.tracing.sample.ratio",
+        endpoints=SOURCES | SINKS,
+        setting="tracing_sample_ratio",
+        doc="The share of the epochs and other requests that are traced, from 0 to 1. Default: 1.",
+    ),
+    Option(
         name="subscribe",
         endpoints=SOURCES,
         doc="Topics to read, comma-separated; this or subscribePattern is required. Of several, "

@@ -7,6 +7,7 @@ Options arrive as text, their names in lower case. An unknown name and a bad val
 from __future__ import annotations
 
 import difflib
+import math
 import os
 import re
 import reprlib
@@ -134,6 +135,22 @@ class OptionValues:
         text = self.text(name)
         assert text is not None, f"{name} has neither a value nor a default"
         return _scaled(name, text, _MICROSECONDS, least=0) / 1e6
+
+    def share(self, name: str) -> float:
+        """A number from 0 to 1."""
+        text = self.text(name)
+        assert text is not None, f"{name} has neither a value nor a default"
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not 0 <= value <= 1:
+            raise InvalidOption(
+                option=name,
+                problem=f"is {shown_value(text)}, which is not a number from 0 to 1",
+                advice=doc_of(name),
+            )
+        return value
 
     def truth(self, name: str) -> bool:
         """Whether the option is true; it can be true or false."""

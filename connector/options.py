@@ -63,6 +63,9 @@ class ConnectionOptions:
     tls_key_file: str = ""
     token: str = ""
     """Where the caller's token is; "": there is none."""
+    tracing_endpoint: str = ""
+    """Where spans go; "": none are made."""
+    tracing_sample_ratio: float = 1.0
 
     @property
     def servers(self) -> str:
@@ -271,6 +274,8 @@ def _connection(values: OptionValues) -> ConnectionOptions:
         rack=values.text("raftlog.client.rack") or "",
         **_tls(values),
         token=_token(values),
+        tracing_endpoint=_tracing_endpoint(values),
+        tracing_sample_ratio=values.share("raftlog.tracing.sample.ratio"),
     )
 
 
@@ -291,6 +296,15 @@ def _token(values: OptionValues) -> str:
     refuse_no_reference(options[0], token)
     refuse_bare_token(token, ca_file, options)
     return token
+
+
+def _tracing_endpoint(values: OptionValues) -> str:
+    from raftlog.config_tracing import check_tracing
+
+    option = "raftlog.tracing.endpoint"
+    endpoint = values.text(option) or ""
+    check_tracing(endpoint, option)
+    return endpoint
 
 
 def _found_by(values: OptionValues) -> tuple[str, str]:

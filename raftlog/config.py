@@ -41,6 +41,7 @@ from raftlog.config_raft import RaftSettings
 from raftlog.config_secrets import refuse_no_reference
 from raftlog.config_section import GIB, KIB, MIB, Renamed, Section, limits, setting
 from raftlog.config_tls import PemFiles, TlsSettings, client_files, refuse_half_tls
+from raftlog.config_tracing import TracingSettings, refuse_bad_endpoint
 from raftlog.errors import InvalidOption
 
 LEASE = {"ge": 1, "le": 100 * 365 * 86_400}
@@ -77,6 +78,15 @@ class ClientSettings(EnsembleSettings):
         "over TLS.",
     )
     rack: str = setting("", "Where this client stands. It reads from nodes of this rack first.")
+    tracing_endpoint: str = setting(
+        "",
+        "Where the client's spans go, by OTLP over grpc: `http://host:4317`, or `https://` with "
+        "TLS. Empty: it makes none, and asks no node for any. It takes the extra `tracing`; "
+        "OpenTelemetry's own variables count too, such as OTEL_EXPORTER_OTLP_HEADERS.",
+    )
+    tracing_sample_ratio: float = setting(
+        1.0, "The share of the traces that begin at this client and are kept.", ge=0, le=1
+    )
     request_timeout_s: float = setting(
         30.0,
         "The one total deadline of a request, over all its retries. Far longer than a failover, "
@@ -447,6 +457,7 @@ class Settings(BaseSettings):
     auth: AuthSettings = AuthSettings()
     audit: AuditSettings = AuditSettings()
     metrics: MetricsSettings = MetricsSettings()
+    tracing: TracingSettings = TracingSettings()
 
     @model_validator(mode="after")
     def _together(self) -> Settings:
@@ -504,6 +515,7 @@ SECTIONS: dict[str, type[Section]] = {
     "auth": AuthSettings,
     "audit": AuditSettings,
     "metrics": MetricsSettings,
+    "tracing": TracingSettings,
 }
 
 
@@ -530,6 +542,8 @@ def validate(settings: Settings) -> None:
     refuse_half_auth(settings.auth)
     tls_files(client)
     refuse_no_reference("client.token", client.token)
+    refuse_bad_endpoint(client.tracing_endpoint, "client.tracing_endpoint")
+    refuse_bad_endpoint(settings.tracing.endpoint, "tracing.endpoint")
     raft = settings.raft
     lease_s = raft.lease_us() / 1_000_000
     if raft.leader_lease and lease_s <= raft.heartbeat_interval_s:

@@ -34,6 +34,7 @@ class Attempt:
         *,
         create_writer: bool,
     ) -> None:
+        self._traces = connection.traces
         self._topic = topic
         self._key = key
         self._create_writer = create_writer
@@ -106,7 +107,8 @@ class Attempt:
         Raises:
             WriteRefused: The log refused an entry; each subclass says why.
         """
-        self._window.drain()
+        with self._traces.staging(self._topic, self._key):
+            self._window.drain()
 
     def close(self) -> None:
         """Give up what is in flight. Changes nothing after `finish`."""
@@ -127,4 +129,5 @@ class Attempt:
             self._entries += 1
             self._records += batch.header.record_count
             self._chained_crc = chain(self._chained_crc, batch.crc)
-            self._window.push(call, batch.body)
+            with self._traces.staging(self._topic, self._key):
+                self._window.push(call, batch.body)

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import grpc
 import tenacity
@@ -28,6 +28,7 @@ from raftlog.client.forks import in_each_child
 from raftlog.client.retries import Deadline, Failures, is_retriable, pause_s, try_seconds
 from raftlog.client.servers import parse_servers
 from raftlog.client.token import Metadata, Token
+from raftlog.client.traces import Traces
 from raftlog.client.zookeeper_servers import Found, ZooKeeperServers
 from raftlog.config import ClientSettings
 from raftlog.config_secrets import refuse_bare_token
@@ -59,6 +60,9 @@ from raftlog.wire.calls import (
     UnaryCall,
 )
 from raftlog.wire.codec import decode_reply, encode_request
+
+if TYPE_CHECKING:
+    from raftlog.tracing import Span
 
 LOGGER = "raftlog.client"
 """Says at the level INFO what a request waits for that takes long."""
@@ -94,12 +98,20 @@ Judge = Callable[[RaftlogError], RaftlogError | None]
 
 
 class Sent(NamedTuple, Generic[Reply]):
-    """A call in flight: grpc's future, the node that it went to, and the token that it shows."""
+    """A call in flight: grpc's future, the node that it went to, the token that it shows, and its
+    span, if it is traced."""
 
     call: Call[Any, Reply]
     address: str
     future: Any
     shown: Metadata
+    span: Span | None
+
+    def cancel(self) -> None:
+        """Give it up. What it asked for may be done all the same."""
+        self.future.cancel()
+        if self.span is not None:
+            self.span.end()
 
 
 class Connection:
@@ -120,6 +132,8 @@ class Connection:
         self._finding = threading.Lock()
         in_each_child(self, Connection._begin_again)
         self._channels = Channels(settings)
+        self.traces = Traces(settings)
+        """The spans of its requests."""
         refuse_bare_token(settings.token, settings.tls_ca_file)
         self._token = Token(settings.token)
         self._leaders: dict[GroupId, str] = {}
@@ -149,11 +163,13 @@ class Connection:
     def close(self) -> None:
         """Close the channels of this process, for good."""
         self._channels.close()
+        self.traces.close()
 
     def _begin_again(self) -> None:
         """In a forked child: another thread of the parent may have held the locks."""
         self._lock = threading.Lock()
         self._finding = threading.Lock()
+        self.traces.begin_again()
 
     # ------------------------------------------------------------ calls
 
@@ -176,12 +192,13 @@ class Connection:
         `earlier` is what a try of the same request by `send_leader` raised; `judge` as in `retry`.
         """
         data = encode_request(call, request, body)
-        return self.retry(
-            lambda try_s: self._call(self.leader(group), call, data, try_s, group),
-            deadline or self.deadline(call.name),
-            earlier,
-            judge,
-        )
+        with self.traces.request(call.name, group, len(data)):
+            return self.retry(
+                lambda try_s: self._call(self.leader(group), call, data, try_s, group),
+                deadline or self.deadline(call.name),
+                earlier,
+                judge,
+            )
 
     def call_any(
         self,
@@ -192,11 +209,12 @@ class Connection:
     ) -> Reply:
         """The reply of the first node that answers. Asks one after another until the deadline."""
         data = encode_request(call, request)
-        return self.retry(
-            lambda try_s: self._call(self.next_address(), call, data, try_s, None),
-            deadline or self.deadline(call.name),
-            judge=judge,
-        )
+        with self.traces.request(call.name, None, len(data)):
+            return self.retry(
+                lambda try_s: self._call(self.next_address(), call, data, try_s, None),
+                deadline or self.deadline(call.name),
+                judge=judge,
+            )
 
     def call_that_has(
         self, call: UnaryCall[Request, Reply], request: Request, judge: Judge | None = None
@@ -236,12 +254,15 @@ class Connection:
         try_s = try_seconds(deadline, self.settings.try_timeout_s)
         stub = self._channels.unary(address, call.name)
         shown = self._token.shown()
-        future = stub.future(data, try_s, metadata=(*self._cluster, *shown))
-        return Sent(call, address, future, shown)
+        span = self.traces.begin(call.name, group, len(data))
+        carried = self.traces.metadata(span)
+        future = stub.future(data, try_s, metadata=(*self._cluster, *shown, *carried))
+        return Sent(call, address, future, shown, span)
 
     def receive(self, sent: Sent[Reply], group: GroupId) -> Reply:
         """The reply to a call that `send_leader` started. Raises its typed error."""
-        return self._reply(sent.call, sent.address, sent.shown, sent.future.result, group)
+        with self.traces.until_end(sent.span):
+            return self._reply(sent.call, sent.address, sent.shown, sent.future.result, group)
 
     def ask(
         self, address: str, call: UnaryCall[Request, Reply], request: Request, timeout_s: float
@@ -258,10 +279,13 @@ class Connection:
         stub = self._channels.streamed(address, call.name)
         data = encode_request(call, request)
         shown = self._token.shown()
-        replies = stub(data, timeout=timeout_s, metadata=(*self._cluster, *shown))
+        span = self.traces.begin(call.name, None)
+        carried = self.traces.metadata(span)
+        replies = stub(data, timeout=timeout_s, metadata=(*self._cluster, *shown, *carried))
         try:
-            for data in replies:
-                yield decode_reply(call, data)
+            with self.traces.until_end(span):
+                for data in replies:
+                    yield decode_reply(call, data)
         except (grpc.RpcError, MalformedRequest) as error:
             raise self._typed(address, shown, error) from None
         finally:
@@ -453,7 +477,8 @@ class Connection:
         # It blocks, because grpc starts a thread for the first future of an idle channel.
         stub = self._channels.unary(address, call.name)
         shown = self._token.shown()
-        wait = partial(stub, data, timeout_s, metadata=(*self._cluster, *shown))
+        metadata = (*self._cluster, *shown, *self.traces.metadata())
+        wait = partial(stub, data, timeout_s, metadata=metadata)
         return self._reply(call, address, shown, wait, group)
 
     def _reply(

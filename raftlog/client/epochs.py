@@ -51,10 +51,12 @@ def make_visible(
         transient_writer=transient_writer,
         plan=plan,
     )
-    return connection.call_leader(topic.group, OVERWRITE if overwrite else COMMIT_EPOCH, call)
+    with connection.traces.committing(topic, key):
+        return connection.call_leader(topic.group, OVERWRITE if overwrite else COMMIT_EPOCH, call)
 
 
 def drop(connection: Connection, topic: TopicInfo, key: EpochKey) -> int:
     """Abort the epoch's open attempts; how many there were."""
     call = AbortEpochCall(group=topic.group, incarnation=topic.incarnation, key=key)
-    return connection.call_leader(topic.group, ABORT_EPOCH, call).attempts
+    with connection.traces.staging(topic, key):
+        return connection.call_leader(topic.group, ABORT_EPOCH, call).attempts

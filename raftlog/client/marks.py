@@ -62,7 +62,7 @@ def read_marks(
     finally:
         for left in in_flight:
             if left.sent is not None:
-                left.sent.future.cancel()
+                left.sent.cancel()
     return [answers[place] for place in range(len(answers))]
 
 

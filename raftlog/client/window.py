@@ -114,7 +114,7 @@ class Window(Generic[Request, Reply]):
         while self._pending:
             sent = self._pending.popleft().sent
             if sent is not None:
-                sent.future.cancel()
+                sent.cancel()
 
     def _settle_oldest(self) -> Reply:
         reply = self._reply_to(self._pending.popleft())
@@ -132,6 +132,8 @@ class Window(Generic[Request, Reply]):
                     raise
                 earlier = error
         self._sent_again = True
-        return self._connection.call_leader(
-            self._group, self._call, oldest.request, oldest.body, oldest.deadline, earlier
-        )
+        span = None if oldest.sent is None else oldest.sent.span
+        with self._connection.traces.following(span):
+            return self._connection.call_leader(
+                self._group, self._call, oldest.request, oldest.body, oldest.deadline, earlier
+            )

@@ -1,4 +1,4 @@
-"""The call that is being answered, for whatever answers it: who makes it, and its count."""
+"""The call that is being answered, for whatever answers it: who makes it, its count, its span."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from raftlog.metrics.counts import CallCount
 
 _caller: ContextVar[Caller | None] = ContextVar("raftlog_caller", default=None)
 _is_known: ContextVar[Callable[[], bool]] = ContextVar("raftlog_is_known", default=lambda: True)
+_span: ContextVar[str] = ContextVar("raftlog_span", default="")
 _counted: ContextVar[CallCount | None] = ContextVar("raftlog_counted_call", default=None)
 
 
@@ -28,6 +29,16 @@ def begin(who: Caller, is_known: Callable[[], bool]) -> None:
     """From now on this is who makes the call, in a task of the call's own."""
     _caller.set(who)
     _is_known.set(is_known)
+
+
+def span() -> str:
+    """The span of it, as another process is told of it; "": it is not traced."""
+    return _span.get()
+
+
+def begin_span(carried: str) -> None:
+    """From now on this is the call's span, in a task of the call's own."""
+    _span.set(carried)
 
 
 @contextmanager

@@ -49,6 +49,7 @@ from raftlog.multiraft.effects import (
 )
 from raftlog.server.compactor import Compactor
 from raftlog.server.node_links import NodeLinks
+from raftlog.server.traces import Traces
 from raftlog.server.workers import Workers
 from raftlog.server.write_stages import WriteStages
 from raftlog.storage.write import LogWrite
@@ -84,6 +85,7 @@ class LoopEffects:
         compactions: Workers,
         compactor: Compactor,
         counts: Counts,
+        traces: Traces,
         report: Callable[[ReportPlacement], None],
         read_positions: Callable[[Callable[[Sequence[KeyValue] | None], None]], None],
     ) -> None:
@@ -96,7 +98,8 @@ class LoopEffects:
         self._compactions = compactions
         self._compactor = compactor
         self._counts = counts
-        self.write_stages = WriteStages(counts)
+        self._traces = traces
+        self.write_stages = WriteStages(counts, traces)
         """Looks at the writes after each turn and each write to disk."""
         self._report = report
         self._read_positions = read_positions
@@ -107,7 +110,11 @@ class LoopEffects:
 
     def _run(self, turn: Callable[[], None]) -> None:
         turn()
+        self._look()
+
+    def _look(self) -> None:
         self.write_stages.look()
+        self._traces.look()
 
     def later(self, delay_us: int, turn: Callable[[], None]) -> None:
         self._loop.call_later(delay_us / 1_000_000, turn)
@@ -136,7 +143,7 @@ class LoopEffects:
     def send(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         link = self._links.get(peer)
         if link is not None:
-            link.send(messages)
+            link.send(messages, self._traces.among(messages))
 
     def queued_bytes(self, peer: NodeId) -> int:
         link = self._links.get(peer)
@@ -148,7 +155,7 @@ class LoopEffects:
     def run_write(self, write: LogWrite, ran: Callable[[], None]) -> None:
         def done(_: object) -> None:
             ran()
-            self.write_stages.look()
+            self._look()
 
         self._writers.run(self._counts.timed_write(write.run), done)
 

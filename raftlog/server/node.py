@@ -50,6 +50,7 @@ from raftlog.server.loop_effects import LoopEffects
 from raftlog.server.node_links import NodeLinks
 from raftlog.server.peer_routes import parse_routes
 from raftlog.server.refused import accepted
+from raftlog.server.traces import Traces
 from raftlog.server.workers import Workers
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
@@ -60,6 +61,7 @@ from raftlog.wire.calls import REPORT_PLACEMENT
 from raftlog.wire.codec import encode_command
 from raftlog.wire.group_calls import NodeAddress
 from raftlog.wire.peer_greetings import PeerHello, PeerWelcome
+from raftlog.wire.traced import TracedEntry
 
 _IDLE_MARKER_S = 1.0
 """A log that was not written for so long gets its synced marker, which bears witness to the end
@@ -114,16 +116,9 @@ class Node:
         self.links = NodeLinks(self.node, self._link, fail)
         self.counts = Counts()
         """What the node counts for Prometheus."""
-        self._effects = LoopEffects(
-            links=self.links,
-            writers=self._workers,
-            readers=self._readers,
-            compactions=self._compactions,
-            compactor=self._compactor,
-            counts=self.counts,
-            report=self._report,
-            read_positions=self._read_positions,
-        )
+        self.traces = Traces(settings.tracing, self.node, self._replica)
+        """What the node tells a collector of spans."""
+        self._effects = self._on_loop(compactor)
         self._passed_over: deque[DamagePassedOver] = deque()
         """What was met when files were opened, on any thread; still to be counted."""
         chance, timing = random.Random(), settings.raft.timing()
@@ -144,6 +139,19 @@ class Node:
             boot_id=boot_id,
             random=chance,
             limits=_limits(settings),
+        )
+
+    def _on_loop(self, compactor: Compactor) -> LoopEffects:
+        return LoopEffects(
+            links=self.links,
+            writers=self._workers,
+            readers=self._readers,
+            compactions=self._compactions,
+            compactor=compactor,
+            counts=self.counts,
+            traces=self.traces,
+            report=self._report,
+            read_positions=self._read_positions,
         )
 
     def _told_by_store(self, event: MultiRaftEvent) -> None:
@@ -209,6 +217,7 @@ class Node:
         self._compactor.stop()
         await self._compactions.stop()
         self.multiraft.close()
+        await asyncio.to_thread(self.traces.stop)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine as the node's own: its failure is the node's failure."""
@@ -286,6 +295,13 @@ class Node:
         the process, and grpc would make it the stream's status and go on.
         """
         self._loop.call_soon(self.multiraft.receive, peer, messages)
+
+    def traced(self, entries: Sequence[TracedEntry]) -> None:
+        """The frame whose messages come next carries entries of spans."""
+        self.traces.told(entries)
+
+    def _replica(self, group: GroupId) -> LocalReplica | None:
+        return self.multiraft.replicas.of_group(group)
 
     def _link_opened(self, _: NodeId) -> None:
         self.multiraft.peer_reachable(1 + self.links.connected)

@@ -30,6 +30,7 @@ from raftlog.server.audit import AuditLog
 from raftlog.server.calling import caller, counting, proof_of_caller
 from raftlog.server.meters import Meter, Meters
 from raftlog.server.services import Services
+from raftlog.server.traces import Traces
 from raftlog.transport.inbound import Context, refuse
 from raftlog.wire import calls
 from raftlog.wire.calls import Reply, Request
@@ -50,6 +51,7 @@ class CallGate:
         counts: Counts,
         allowed: Allowed,
         meters: Meters,
+        traces: Traces,
         audit: AuditLog | None = None,
     ) -> None:
         """Calls that are meant for another cluster than this are refused."""
@@ -59,6 +61,7 @@ class CallGate:
         allowed.rights.on_change = self._check_streams
         allowed.rights.on_look = self._check_callers
         meters.on_change = self._count_streams
+        self.traces = traces
         self.audit = audit
         self._limits = limits
         self._cluster_id = cluster_id
@@ -351,7 +354,7 @@ def _unary(
         asked: Request | None = None
         count = gate.counts.call(call.name, len(data))
         try:
-            with counting(count):
+            with counting(count), gate.traces.serving(call.name, context, count):
                 try:
                     async with gate.call(call, context) as entered:
                         await entered.admit(len(data))
@@ -394,7 +397,8 @@ def _stream(
 ) -> Callable[[bytes, Context], AsyncIterator[bytes]]:
     async def handle(data: bytes, context: Context) -> AsyncIterator[bytes]:
         asked: Request | None = None
-        with gate.counts.call(call.name, len(data)) as count:
+        count = gate.counts.call(call.name, len(data))
+        with count, gate.traces.serving(call.name, context, count):
             try:
                 async with gate.call(call, context) as entered:
                     await entered.admit(len(data))

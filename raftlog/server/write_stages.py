@@ -13,7 +13,9 @@ from raftlog.core.ready import Role
 from raftlog.core.types import NOBODY, LogIndex, Term
 from raftlog.metrics.counts import CallCount, Counts, WriteStage
 from raftlog.multiraft.local_replica import LocalReplica
-from raftlog.server.calling import counted_call
+from raftlog.server.calling import counted_call, span
+from raftlog.server.traces import Traces
+from raftlog.wire.traced import TracedEntry
 
 _WATCHED_MAX = 256
 """So many writes of a group are watched at a time. No setting: of more at once a part says enough,
@@ -21,10 +23,14 @@ and a turn must not grow with them."""
 
 
 class _Write:
-    __slots__ = ("call", "committed_s", "durable_s", "index", "proposed_s", "term")
+    __slots__ = ("call", "carried", "committed_s", "durable_s", "index", "proposed_s", "term")
 
-    def __init__(self, call: CallCount, term: Term, index: LogIndex, now_s: float) -> None:
+    def __init__(
+        self, call: CallCount, term: Term, index: LogIndex, now_s: float, carried: str
+    ) -> None:
         self.call = call
+        self.carried = carried
+        """Its span; "": it is not traced."""
         self.term = term
         self.index = index
         self.proposed_s = now_s
@@ -36,8 +42,9 @@ class _Write:
 class WriteStages:
     """Times the writes of one node. For the loop's thread."""
 
-    def __init__(self, counts: Counts) -> None:
+    def __init__(self, counts: Counts, traces: Traces) -> None:
         self._counts = counts
+        self._traces = traces
         self._writes: dict[LocalReplica, deque[_Write]] = {}
 
     def proposed(self, local: LocalReplica) -> None:
@@ -49,7 +56,10 @@ class WriteStages:
         if len(writes) < _WATCHED_MAX:
             now_s = time.monotonic()
             self._counts.stage(WriteStage.QUEUE, now_s - call.began_at_s)
-            writes.append(_Write(call, raft.term, raft.log.last_index, now_s))
+            index, carried = raft.log.last_index, span()
+            writes.append(_Write(call, raft.term, index, now_s, carried))
+            if carried:
+                self._traces.proposed(TracedEntry(local.group, index, raft.term, carried))
 
     def look(self) -> None:
         """See how far all of them have got."""
@@ -84,3 +94,13 @@ class WriteStages:
         self._counts.stage(WriteStage.REPLICATE, write.committed_s - write.durable_s)
         self._counts.stage(WriteStage.APPLY, now_s - write.committed_s)
         write.call.applied_at_s = now_s
+        if write.carried:
+            self._traces.applied(
+                write.carried,
+                (
+                    (WriteStage.QUEUE, write.call.began_at_s, write.proposed_s),
+                    (WriteStage.DISK, write.proposed_s, write.durable_s),
+                    (WriteStage.REPLICATE, write.durable_s, write.committed_s),
+                    (WriteStage.APPLY, write.committed_s, now_s),
+                ),
+            )

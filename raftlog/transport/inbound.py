@@ -38,6 +38,7 @@ from raftlog.wire.codec import (
     encode_welcome,
 )
 from raftlog.wire.peer_greetings import PeerHello, PeerWelcome
+from raftlog.wire.traced import TracedEntry
 
 Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 """A call or stream as grpc's server passes it to a handler. Its frames are not decoded."""
@@ -78,6 +79,10 @@ class PeerReceiver(Protocol):
 
     def receive(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         """Take messages, one or more, which are from `peer` and to this node."""
+        ...
+
+    def traced(self, entries: Sequence[TracedEntry]) -> None:
+        """The messages that come next carry these entries, which are traced."""
         ...
 
     def peer_opened(self, hello: PeerHello) -> None:
@@ -139,7 +144,10 @@ class PeerStreams:
             async for message in frames:
                 self._receiver.is_peer(hello.node)  # it may have been removed since
                 self._watch_twins(hello)
-                self._receive(hello.node, welcome.node, assembly.add(message))
+                messages = assembly.add(message)
+                if assembly.traced:
+                    self._receiver.traced(assembly.traced)
+                self._receive(hello.node, welcome.node, messages)
         except (MalformedRequest, NodeRemoved) as error:
             log.warning("peer frame refused", cause=error.cause, peer=hello.node)
             await refuse(context, error)

@@ -9,6 +9,7 @@ Raft retransmits what is missing, and a stalled peer must not use up the memory.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TypeAlias
@@ -31,6 +32,7 @@ from raftlog.wire.codec import (
 )
 from raftlog.wire.framing import pieces
 from raftlog.wire.peer_greetings import PeerHello, PeerWelcome
+from raftlog.wire.traced import TRACED_MAX, TracedEntry
 
 ByteStream: TypeAlias = "grpc.aio.StreamStreamCall[bytes, bytes]"
 
@@ -111,6 +113,7 @@ class PeerLink:
         self._open_channel = open_channel
         self._hello = hello
         self._outbox = Outbox(outbox_bytes_max)
+        self._traced: deque[TracedEntry] = deque(maxlen=TRACED_MAX)
         self._outbox_bytes_max = outbox_bytes_max
         self._reconnect_wait_s = reconnect_wait_s
         self._known_store = known_store
@@ -120,13 +123,15 @@ class PeerLink:
         self._refusal = ""
         self._wake = asyncio.Event()
 
-    def send(self, messages: Sequence[PeerMessage]) -> None:
-        """Queue messages. Without a stream they are dropped, as if the wire were cut."""
+    def send(self, messages: Sequence[PeerMessage], traced: Sequence[TracedEntry] = ()) -> None:
+        """Queue messages, some of whose entries may be traced. Without a stream they are dropped,
+        as if the wire were cut."""
         if not self.connected:
             return
         for message in messages:
             if not self._outbox.put(message):
                 self._drop()
+        self._traced.extend(traced)
         self._wake.set()
 
     @property
@@ -175,6 +180,7 @@ class PeerLink:
             was_connected = self.connected
             self.connected = False
             self._outbox.clear()
+            self._traced.clear()
         if was_connected:
             self._on_lost(self.peer)
         return wait_s
@@ -247,7 +253,8 @@ class PeerLink:
                 await self._wake.wait()
                 self._wake.clear()
                 while self._outbox:
-                    frame = encode_peer_messages(self._outbox.take_frame())
+                    frame = encode_peer_messages(self._outbox.take_frame(), self._traced)
+                    self._traced.clear()
                     for message in pieces(frame, welcome.message_bytes_max or len(frame)):
                         await call.write(message)
         except asyncio.InvalidStateError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
@@ -35,6 +35,7 @@ from raftlog.wire.codec_values import CONVERSIONS, UNREADABLE, malformed
 from raftlog.wire.framing import Assembly, Unreadable, join, split
 from raftlog.wire.mapping import Conversion
 from raftlog.wire.peer_greetings import PeerHello, PeerWelcome
+from raftlog.wire.traced import CARRIED_MAX, TRACED_MAX, TracedEntry
 
 V = TypeVar("V", PeerHello, PeerWelcome)
 
@@ -44,9 +45,12 @@ _FRAME_BYTES_MAX = 512 * 1024 * 1024
 _KINDS = {kind.value: kind for kind in EntryKind}
 
 
-def encode_peer_messages(messages: Sequence[PeerMessage]) -> bytes:
-    """One frame of messages in this order; the entries' bytes are copied once."""
-    header = pb.PeerMessages()
+def encode_peer_messages(
+    messages: Sequence[PeerMessage], traced: Iterable[TracedEntry] = ()
+) -> bytes:
+    """One frame of messages in this order, and which entries of theirs, or of later ones, are
+    traced; the entries' bytes are copied once."""
+    header = pb.PeerMessages(traced=[_put_traced(each) for each in traced])
     body: list[bytes] = []
     for message in messages:
         add = header.messages.add
@@ -71,12 +75,18 @@ def encode_peer_messages(messages: Sequence[PeerMessage]) -> bytes:
 
 def decode_peer_messages(data: bytes) -> list[PeerMessage]:
     """The messages in order; each entry's bytes are its own. Raises `MalformedRequest`."""
+    messages, _ = _decode_frame(data)
+    return messages
+
+
+def _decode_frame(data: bytes) -> tuple[list[PeerMessage], list[TracedEntry]]:
     try:
         header, body = split(data)
+        frame = pb.PeerMessages.FromString(header)
         found: list[PeerMessage] = []
         # Slicing `data` makes each entry's bytes at once; a view of it would cost an object more.
         position = len(data) - len(body)
-        for message in pb.PeerMessages.FromString(header).messages:
+        for message in frame.messages:
             name = message.WhichOneof("message")
             if name == "append_request":
                 request, position = _get_append(message.append_request, data, position)
@@ -98,7 +108,7 @@ def decode_peer_messages(data: bytes) -> list[PeerMessage]:
                 found.append(_DECODERS[name](getattr(message, name)))
         if position != len(data):
             raise Unreadable(f"{len(data) - position} bytes follow the last entry")
-        return found
+        return found, [_get_traced(each) for each in frame.traced[:TRACED_MAX]]
     except UNREADABLE as error:
         raise malformed(_CALL, error) from error
 
@@ -108,6 +118,8 @@ class PeerFrames:
 
     def __init__(self) -> None:
         self._assembly = Assembly(_FRAME_BYTES_MAX)
+        self.traced: list[TracedEntry] = []
+        """What is traced of the messages that came last, or come next."""
 
     def add(self, data: bytes) -> list[PeerMessage]:
         """The messages of the frame that is whole now, if one is. Raises `MalformedRequest`."""
@@ -115,7 +127,11 @@ class PeerFrames:
             frame = self._assembly.add(data)
         except Unreadable as error:
             raise malformed(_CALL, error) from error
-        return [] if frame is None else decode_peer_messages(frame)
+        messages: list[PeerMessage] = []
+        self.traced = []
+        if frame is not None:
+            messages, self.traced = _decode_frame(frame)
+        return messages
 
 
 def encode_hello(hello: PeerHello) -> bytes:
@@ -345,6 +361,16 @@ def _get_entry(message: Any, frame: bytes, position: int) -> tuple[EntryReply, i
         payload=Payload(frame[position:middle], frame[middle:end]),
     )
     return reply, end
+
+
+def _put_traced(entry: TracedEntry) -> pb.TracedEntry:
+    return pb.TracedEntry(
+        group=entry.group, index=entry.index, term=entry.term, carried=entry.carried
+    )
+
+
+def _get_traced(message: Any) -> TracedEntry:
+    return TracedEntry(message.group, message.index, message.term, message.carried[:CARRIED_MAX])
 
 
 _HELLO = CONVERSIONS.of(PeerHello)

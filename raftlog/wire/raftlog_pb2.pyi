@@ -1687,10 +1687,24 @@ class PeerMessage(_message.Message):
     def __init__(self, vote_request: _Optional[_Union[VoteRequest, _Mapping]] = ..., vote_reply: _Optional[_Union[VoteReply, _Mapping]] = ..., append_request: _Optional[_Union[AppendRequest, _Mapping]] = ..., append_reply: _Optional[_Union[AppendReply, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., heartbeat_reply: _Optional[_Union[HeartbeatReply, _Mapping]] = ..., group_deleted: _Optional[_Union[GroupDeleted, _Mapping]] = ..., node_heartbeat: _Optional[_Union[NodeHeartbeat, _Mapping]] = ..., image_offer: _Optional[_Union[ImageOffer, _Mapping]] = ..., image_request: _Optional[_Union[ImageRequest, _Mapping]] = ..., image_manifest: _Optional[_Union[ImageManifest, _Mapping]] = ..., image_chunk_request: _Optional[_Union[ImageChunkRequest, _Mapping]] = ..., image_chunk: _Optional[_Union[ImageChunk, _Mapping]] = ..., entry_request: _Optional[_Union[EntryRequest, _Mapping]] = ..., entry_reply: _Optional[_Union[EntryReply, _Mapping]] = ..., pull_request: _Optional[_Union[PullRequest, _Mapping]] = ..., pulled_entries: _Optional[_Union[PulledEntries, _Mapping]] = ..., pull_done: _Optional[_Union[PullDone, _Mapping]] = ..., timeout_now: _Optional[_Union[TimeoutNow, _Mapping]] = ...) -> None: ...
 
 class PeerMessages(_message.Message):
-    __slots__ = ("messages",)
+    __slots__ = ("messages", "traced")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    TRACED_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[PeerMessage]
-    def __init__(self, messages: _Optional[_Iterable[_Union[PeerMessage, _Mapping]]] = ...) -> None: ...
+    traced: _containers.RepeatedCompositeFieldContainer[TracedEntry]
+    def __init__(self, messages: _Optional[_Iterable[_Union[PeerMessage, _Mapping]]] = ..., traced: _Optional[_Iterable[_Union[TracedEntry, _Mapping]]] = ...) -> None: ...
+
+class TracedEntry(_message.Message):
+    __slots__ = ("group", "index", "term", "carried")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    CARRIED_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    index: int
+    term: int
+    carried: str
+    def __init__(self, group: _Optional[int] = ..., index: _Optional[int] = ..., term: _Optional[int] = ..., carried: _Optional[str] = ...) -> None: ...
 
 class Runs(_message.Message):
     __slots__ = ("counts", "timestamp_steps", "term_steps", "epoch_steps", "writers", "names")

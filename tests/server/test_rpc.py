@@ -13,13 +13,15 @@ import pytest
 
 from raftlog.config import ServerSettings
 from raftlog.config_auth import AuthSettings
-from raftlog.core.types import GroupId
+from raftlog.config_tracing import TracingSettings
+from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import NodeStopping, NotLeader
 from raftlog.metrics.counts import Counts
 from raftlog.server.allowed import Allowed
 from raftlog.server.meters import Meters
 from raftlog.server.rights import Rights
 from raftlog.server.rpc import CallGate, _stream, _unary
+from raftlog.server.traces import Traces
 from raftlog.wire.batch import BatchHeader
 from raftlog.wire.calls import APPEND, SERVICE, WATCH_KEYS, AppendCall
 from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error, encode_request
@@ -56,7 +58,8 @@ def gate() -> CallGate:
     rights = Rights(AuthSettings(), asked=False)
     allowed = Allowed(rights, lambda: pytest.fail("nobody is asked who they are"))
     meters = Meters(AuthSettings(), Counts().quotas, requests_max=1)
-    return CallGate(ServerSettings(), "c", Counts(), allowed, meters)
+    traces = Traces(TracingSettings(), NodeId(1), lambda _: None)
+    return CallGate(ServerSettings(), "c", Counts(), allowed, meters, traces)
 
 
 class Aborted(Exception):
