@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 import grpc
 import grpc.aio
+import tenacity
 
 from raftlog.changing_files import Latest
 from raftlog.config_tls import PemFiles
@@ -23,6 +24,10 @@ from raftlog.redaction import shown_location
 
 _NODE_DIGITS_MAX = 10
 """A node's id is less than 2**32."""
+
+_REPLACED_S = 1.0
+"""Whoever replaces a certificate and its key does so one after the other, within this time. No
+setting: a process that starts in between waits no longer."""
 
 ChannelOptions: TypeAlias = Sequence[tuple[str, int | str]]
 
@@ -63,6 +68,7 @@ class Certificates:
         """Reads the files, which the `options` name; `on_problem` is told what is wrong with later
         ones. Raises `InvalidOption`."""
         paths = [path for path in files if path]
+        _usable(files, options, _REPLACED_S)
         self._latest = Latest(paths, lambda: _usable(files, options), on_problem)
 
     def current(self) -> Pem:
@@ -71,9 +77,15 @@ class Certificates:
         return self._latest.now()
 
 
-def _usable(files: PemFiles, options: PemFiles) -> Pem:
+def _usable(files: PemFiles, options: PemFiles, patience_s: float = 0.0) -> Pem:
+    reading = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(_NoPair),
+        wait=tenacity.wait_fixed(_REPLACED_S / 10),
+        stop=tenacity.stop_after_delay(patience_s),
+        reraise=True,
+    )
     try:
-        return _read(files)
+        return reading(_read, files)
     except _Unusable as error:
         raise InvalidOption(
             option=options[error.which],
@@ -91,9 +103,12 @@ class _Unusable(Exception):
         self.which = which
 
 
+class _NoPair(_Unusable):
+    """A certificate without its private key: they may just be being replaced."""
+
+
 def _read(files: PemFiles) -> Pem:
-    texts = [_content(which, path) if path else b"" for which, path in enumerate(files)]
-    pem = Pem(*texts)
+    pem = _contents(files)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_verify_locations(files.ca)
@@ -104,8 +119,14 @@ def _read(files: PemFiles) -> Pem:
             context.load_cert_chain(files.cert, files.key, password=_no_password)
         except (OSError, ssl.SSLError, ValueError):
             problem = f"{files.cert} and {files.key} are no certificate with its private key"
-            raise _Unusable(1, problem) from None
+            raise _NoPair(1, problem) from None
+        if _contents(files) != pem:
+            raise _NoPair(1, f"{files.cert} was replaced while it was read")
     return pem
+
+
+def _contents(files: PemFiles) -> Pem:
+    return Pem(*(_content(which, path) if path else b"" for which, path in enumerate(files)))
 
 
 def _content(which: int, path: str) -> bytes:

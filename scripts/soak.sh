@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# The long tests: MINUTES (30) of faults on real processes, then every test that is marked `soak`.
-# Flags go to `raftlog chaos`. Takes more than an hour.
+# The long tests: MINUTES (30) of faults on real processes, as long again on a cluster that is closed
+# to strangers and whose certificates, keys and tokens are replaced every minute, then every test
+# that is marked `soak`. Flags go to `raftlog chaos`. Takes more than two hours.
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 need_venv
 need_java
 status=0
 $VENV/bin/python -m raftlog chaos --minutes "${MINUTES:-30}" "$@" || status=$?
+$VENV/bin/python -m raftlog chaos --closed --minutes "${MINUTES:-30}" "$@" || status=$?
 $VENV/bin/python -m pytest -q -m soak tests || status=$?
 exit $status

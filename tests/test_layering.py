@@ -163,7 +163,7 @@ PACKAGES = {
     ),
     "raftlog.tls": Package(
         ours=("raftlog.changing_files", "raftlog.config_tls", "raftlog.redaction"),
-        third_party=("grpc",),
+        third_party=("grpc", "tenacity"),
     ),
     "raftlog.auth": Package(
         ours=("raftlog.changing_files", "raftlog.config_auth"), third_party=("jwt", "pydantic")
@@ -276,6 +276,15 @@ PACKAGES = {
     "raftlog.chaos": Package(
         ours=("raftlog.client", "raftlog.config", "raftlog.config_section"),
         third_party=("pyarrow",),
+    ),
+    # A cluster that is closed has its certificates and tokens from where users' have them.
+    "raftlog.chaos.closed": Package(
+        ours=(
+            "raftlog.auth",
+            "raftlog.certificates",
+            "raftlog.changing_files",
+            "raftlog.client",
+        )
     ),
     # A disk that fails on command wraps the real one behind the same interface ...
     "raftlog.chaos.faulty_disk": Package(ours=("raftlog.storage.contract",)),

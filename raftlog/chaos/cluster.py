@@ -50,6 +50,8 @@ class ProcessCluster:
     _up: subprocess.Popen[str]
     _served: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
     _settings: tuple[str, ...] = ()
+    token: str = ""
+    """Where the token of clients is; "": nobody asks for one."""
     program: str = "raftlog"
     """The module (`python -m`) that a restarted node runs. It must take raftlog's own arguments."""
 
@@ -64,14 +66,17 @@ class ProcessCluster:
         program: str = "raftlog",
         said: Path | None = None,
         tls: bool = False,
+        token: str = "",
     ) -> ProcessCluster:
         """Run `raftlog up` with a new or an old data folder. All nodes answer when this returns.
 
         `settings` are texts `section.key=value`. `port` is node 1's, by default a free one.
         `program` is described at the field. The output of `up` goes to the file `said`, or to
         standard error if there is none. `tls`: connections are encrypted, as an old folder's are
-        anyhow that were. Raises `DeadlineExceeded`.
+        anyhow that were; `token` is described at the field. Raises `DeadlineExceeded`.
         """
+        if token:
+            settings = (*settings, f"client.token={token}")
         flags = tuple(f"--set={setting}" for setting in settings)
         recorded = data / "cluster.toml"
         if recorded.exists():
@@ -109,7 +114,14 @@ class ProcessCluster:
         pids = {row["node"]: row["pid"] for row in table["nodes"]}
         logs = {row["node"]: Path(row["log"]) for row in table["nodes"]}
         return cls(
-            data=data, port=port, pids=pids, logs=logs, program=program, _up=up, _settings=flags
+            data=data,
+            port=port,
+            pids=pids,
+            logs=logs,
+            token=token,
+            program=program,
+            _up=up,
+            _settings=flags,
         )
 
     def __enter__(self) -> ProcessCluster:
@@ -152,6 +164,7 @@ class ProcessCluster:
                 "bootstrap_servers": self.servers,
                 "zookeeper": "",
                 "request_timeout_s": request_timeout_s,
+                **({"token": self.token} if self.token else {}),
                 **self._certificates(),
             }
         )

@@ -1,6 +1,7 @@
 """A whole chaos test: a scratch cluster, its load, one episode of faults after another, a verdict.
 
     FOLDER/cluster/        the cluster's folder: data and logs of its nodes
+    FOLDER/closed/         tokens and audit logs, if the cluster is closed to strangers
     FOLDER/up.log          the output of `raftlog up`
     FOLDER/orders.json     seed, faults, and which faults could not be made
     FOLDER/history.jsonl   everything that was done and answered
@@ -16,12 +17,13 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from raftlog import LogClient, TopicInfo
 from raftlog.chaos import node_logs
+from raftlog.chaos.closed import Closed
 from raftlog.chaos.cluster import ProcessCluster, free_ports, wait_for
 from raftlog.chaos.disks import PROGRAM, ClusterDisks
 from raftlog.chaos.faults import Breaker, Broken, dead_nodes
@@ -72,6 +74,8 @@ class Orders:
     floor_per_s: float = FLOOR_PER_S
     settings: tuple[str, ...] = ()
     """Texts `section.key=value` for the nodes, besides those of `SETTINGS`."""
+    closed: bool = False
+    """Whether the cluster is closed to strangers, and what it shows and trusts is replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +110,11 @@ def run(orders: Orders, folder: Path, say: Say) -> ChaosResult:
     folder.mkdir(parents=True, exist_ok=True)
     history = History(began_s=time.monotonic())
     not_made: list[str] = []
+    closed = None
+    if orders.closed:
+        closed = Closed(folder / "closed", folder / "cluster" / "tls", range(1, IDS_MAX))
     try:
-        with _cluster(folder / "cluster", orders, not_made) as (cluster, breaker_of):
+        with _cluster(folder / "cluster", orders, closed, not_made) as (cluster, breaker_of):
             wall_ahead_s = time.time() - time.monotonic()
             with cluster.client() as client:
                 topics = tuple(client.create_topic(name, SCHEMA) for name in TOPICS)
@@ -118,9 +125,13 @@ def run(orders: Orders, folder: Path, say: Say) -> ChaosResult:
                     history=history,
                     stop=threading.Event(),
                 )
-                _break(orders, site, client, breaker_of(client, site), say)
+                with closed.rotating() if closed is not None else nullcontext():
+                    _break(orders, site, client, breaker_of(client, site), say)
                 say("all faults are over; reading every replica")
                 _look_at_replicas(site, client)
+        if closed is not None:
+            say(f"certificates, keys and tokens were replaced {closed.rotations} times")
+            history.troubles += closed.troubles()
         leaders = node_logs.leaderships(cluster.logs.values())
         history.episodes = [
             replace(each, elections=_elections(leaders, each, wall_ahead_s))
@@ -152,16 +163,19 @@ BreakerOf = Callable[[LogClient, Site], Breaker]
 
 @contextmanager
 def _cluster(
-    folder: Path, orders: Orders, not_made: list[str]
+    folder: Path, orders: Orders, closed: Closed | None, not_made: list[str]
 ) -> Iterator[tuple[ProcessCluster, BreakerOf]]:
     """Nodes whose wires and disks can be broken. Notes the faults that this machine cannot make."""
-    port = free_ports(IDS_MAX)
+    port = free_ports(IDS_MAX if closed is None else closed.ports)
     numbers = range(1, (IDS_MAX if DEEDS & set(orders.kinds) else NODES) + 1)
-    addresses = {node: f"127.0.0.1:{port + node - 1}" for node in numbers}
+    # Nodes reach one another at ports of their own, if they have TLS.
+    first = port if closed is None else port + closed.peer_port_offset
+    addresses = {node: f"127.0.0.1:{first + node - 1}" for node in numbers}
     small_disk = SmallDisk(folder, _SMALL_DISK_NODE, _SMALL_DISK_BYTES)
     with ExitStack() as stack:
         links = stack.enter_context(PeerLinks(addresses))
         settings = (*SETTINGS, f"server.peer_routes={links.routes}", *orders.settings)
+        settings += () if closed is None else closed.settings
 
         def tidy() -> None:
             if small_disk.mounted:
@@ -176,8 +190,13 @@ def _cluster(
                 settings=settings,
                 program=PROGRAM,
                 said=folder.parent / "up.log",
+                tls=closed is not None,
+                token="" if closed is None else closed.token,
             )
         )
+        if closed is not None:
+            with cluster.client() as client:
+                closed.begin(client)
         if Kind.FULL_DISK in orders.kinds:
             cluster.terminate(_SMALL_DISK_NODE)
             try:

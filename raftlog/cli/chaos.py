@@ -21,8 +21,26 @@ from raftlog.config import CONFIG_VARIABLE
 from raftlog.errors import ExitCode, InvalidOption
 
 if TYPE_CHECKING:
-    from raftlog.chaos.run import ChaosResult
+    from raftlog.chaos.run import ChaosResult, Orders
     from raftlog.chaos.schedule import Kind
+
+
+ClosedOption = Annotated[
+    bool,
+    typer.Option(
+        "--closed",
+        help="Close the cluster to strangers (TLS, tokens, rights, quotas, an audit log), and "
+        "replace its certificates, keys and tokens every minute.",
+    ),
+]
+DataOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="An empty folder for the cluster and the history, always kept. Without it a new "
+        "folder is made, and kept only if the test fails.",
+        show_default=False,
+    ),
+]
 
 
 def chaos(
@@ -47,14 +65,8 @@ def chaos(
             show_default=False,
         ),
     ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            help="An empty folder for the cluster and the history, always kept. Without it a new "
-            "folder is made, and kept only if the test fails.",
-            show_default=False,
-        ),
-    ] = None,
+    data: DataOption = None,
+    closed: ClosedOption = False,
     output: FormatOption = Format.TABLE,
 ) -> None:
     """Break a scratch cluster while it is written and read, and judge the result.
@@ -75,8 +87,9 @@ def chaos(
         kinds=kinds,
         floor_per_s=FLOOR_PER_S if floor is None else floor,
         settings=_settings(session_of(context)),
+        closed=closed,
     )
-    replay = _replay(orders.seed, minutes, faults_min, kinds if faults else ())
+    replay = _replay(orders, minutes, kinds if faults else ())
     folder = _folder(data)
     say(f"seed {orders.seed}; to repeat: {replay}")
     say(f"cluster, history and logs: {folder}")
@@ -144,10 +157,12 @@ def _settings(session: Session) -> tuple[str, ...]:
     return tuple(flag.removeprefix("--set=") for flag in session.passed_on)
 
 
-def _replay(seed: int, minutes: float, faults_min: int, kinds: Sequence[Kind]) -> str:
-    words = ["raftlog chaos", f"--seed {seed}", f"--minutes {minutes:g}"]
-    if faults_min:
-        words.append(f"--faults-min {faults_min}")
+def _replay(orders: Orders, minutes: float, kinds: Sequence[Kind]) -> str:
+    words = ["raftlog chaos", f"--seed {orders.seed}", f"--minutes {minutes:g}"]
+    if orders.faults_min:
+        words.append(f"--faults-min {orders.faults_min}")
+    if orders.closed:
+        words.append("--closed")
     if kinds:
         words.append(f"--faults {','.join(kinds)}")
     return " ".join(words)

@@ -28,18 +28,23 @@ def idle(counts: Sequence[int]) -> Callable[[Path], Iterator[Figure]]:
         with ProcessCluster.start(folder / "idle") as cluster, cluster.client() as client:
             made = 0
             for count in counts:
-                for number in range(made, count):
-                    client.create_topic(f"t-{number}", "payload binary not null")
-                    if number == count - 1:
-                        client.append(f"t-{number}", [{"payload": b"x"}])
+                make_topics(client, range(made, count))
                 made = count
-                _settle(client)
+                settle(client)
                 yield _figure(count, list(cluster.pids.values()))
 
     return piece
 
 
-def _settle(client: LogClient) -> None:
+def make_topics(client: LogClient, numbers: range) -> None:
+    """Topics, the last of which has a record."""
+    for number in numbers:
+        client.create_topic(f"t-{number}", "payload binary not null")
+    client.append(f"t-{numbers[-1]}", [{"payload": b"x"}])
+
+
+def settle(client: LogClient) -> None:
+    """Wait until leaders change no more, and nothing is awake."""
     pause, deadline_s = threading.Event(), time.monotonic() + _SETTLED_WITHIN_S
     terms, since_s = _terms(client), time.monotonic()
     while time.monotonic() - since_s < _SETTLE_S:

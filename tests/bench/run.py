@@ -29,7 +29,7 @@ from typing import Any
 from raftlog.cli.output import plain, show_table
 from tests.bench.catch_up import catch_up
 from tests.bench.chunks import chunks
-from tests.bench.closed import closed
+from tests.bench.closed import closed, closed_idle, closed_spark
 from tests.bench.crumbs import crumbs
 from tests.bench.failover import failover
 from tests.bench.figures import TARGETS, Figure, Level, level_of
@@ -60,6 +60,8 @@ PIECES: dict[str, Piece] = {
     "replay": replay(100, 500),
     "idle": idle((1, 100, 1000)),
     "closed": closed,
+    "closed-idle": closed_idle,
+    "closed-spark": closed_spark,
     "memory": memory(1000),
     "month": month(Month(topics=20, epochs=300, snapshot_entries=900)),
     "crumbs": crumbs,

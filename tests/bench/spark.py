@@ -27,9 +27,9 @@ _FILES = 8
 _ROUNDS = 4
 """How often each query runs; the first run does not count."""
 
-_MICRO_ROWS = 100
-_MICRO_BATCHES = 80
-_MICRO_WARM_BATCHES = 30
+MICRO_ROWS = 100
+MICRO_BATCHES = 80
+MICRO_WARM_BATCHES = 30
 
 _MICRO_TURNS = 3
 
@@ -86,21 +86,21 @@ def spark_to_log(folder: Path) -> Iterator[Figure]:
 
 def micro_batch(folder: Path) -> Iterator[Figure]:
     """Log to log in small micro-batches, compared with a bare source and sink."""
-    count = _MICRO_ROWS * _MICRO_BATCHES
+    count = MICRO_ROWS * MICRO_BATCHES
     with ProcessCluster.start(folder / "micro-batch") as cluster:
         with cluster.client() as client:
             client.create_topic("small", SCHEMA_DDL)
-            for start in range(0, count, _MICRO_ROWS):
-                client.append("small", rows(start, _MICRO_ROWS))
-        source = from_log(cluster, "small") | {"maxOffsetsPerTrigger": str(_MICRO_ROWS)}
-        bare = bare_batches(_MICRO_ROWS, _MICRO_BATCHES)
+            for start in range(0, count, MICRO_ROWS):
+                client.append("small", rows(start, MICRO_ROWS))
+        source = from_log(cluster, "small") | {"maxOffsetsPerTrigger": str(MICRO_ROWS)}
+        bare = bare_batches(MICRO_ROWS, MICRO_BATCHES)
         queries = [
             query("bare-source", bare, "bare-sink", {}) | {"name": "bare"},
             query("raftlog", source, "raftlog", into_log(cluster, "copy")) | {"name": "log"},
         ]
         told = run_driver(folder / "micro", _RAISED, queries)
     times_ms = {
-        run["name"]: [batch["milliseconds"] for batch in run["batches"]][_MICRO_WARM_BATCHES:]
+        run["name"]: [batch["milliseconds"] for batch in run["batches"]][MICRO_WARM_BATCHES:]
         for run in told
     }
     medians = {name: statistics.median(times) for name, times in times_ms.items()}
@@ -108,7 +108,7 @@ def micro_batch(folder: Path) -> Iterator[Figure]:
         name="micro_batch_ratio",
         value=medians["log"] / medians["bare"],
         unit="x",
-        about=f"p50 of a micro-batch of {_MICRO_ROWS} rows, log -> Spark -> log, over bare Python "
+        about=f"p50 of a micro-batch of {MICRO_ROWS} rows, log -> Spark -> log, over bare Python "
         "source -> sink",
         detail={"log_p50_ms": medians["log"], "bare_p50_ms": medians["bare"]},
     )
@@ -121,15 +121,15 @@ def micro_batch_settings(folder: Path) -> Iterator[Figure]:
     with ProcessCluster.start(folder / "micro-batch-settings") as cluster:
         with cluster.client() as client:
             client.create_topic("small", SCHEMA_DDL)
-            for start in range(0, _MICRO_ROWS * _MICRO_BATCHES, _MICRO_ROWS):
-                client.append("small", rows(start, _MICRO_ROWS))
-        source = from_log(cluster, "small") | {"maxOffsetsPerTrigger": str(_MICRO_ROWS)}
+            for start in range(0, MICRO_ROWS * MICRO_BATCHES, MICRO_ROWS):
+                client.append("small", rows(start, MICRO_ROWS))
+        source = from_log(cluster, "small") | {"maxOffsetsPerTrigger": str(MICRO_ROWS)}
         for turn in range(_MICRO_TURNS):
             for name, settings in _VARIANTS.items():
                 to_log = query("raftlog", source, "raftlog", into_log(cluster, f"{name}-{turn}"))
                 [run] = run_driver(folder / f"{name}-{turn}", settings, [to_log | {"name": name}])
                 times = [batch["milliseconds"] for batch in run["batches"]]
-                rounds[name].append(statistics.median(times[_MICRO_WARM_BATCHES:]))
+                rounds[name].append(statistics.median(times[MICRO_WARM_BATCHES:]))
     for name, found in rounds.items():
         ratios = [ms / base for ms, base in zip(found, rounds["defaults"], strict=True)]
         detail = {f"turn_{turn}_ms": ms for turn, ms in enumerate(found, 1)}
@@ -137,7 +137,7 @@ def micro_batch_settings(folder: Path) -> Iterator[Figure]:
             name=f"micro_batch_{name}_ratio",
             value=statistics.median(ratios),
             unit="x",
-            about=f"p50 of a micro-batch of {_MICRO_ROWS} rows, log -> Spark -> log, under the "
+            about=f"p50 of a micro-batch of {MICRO_ROWS} rows, log -> Spark -> log, under the "
             f"settings {name} over Spark's defaults in the same turn",
             detail=detail | {"least_ratio": min(ratios), "greatest_ratio": max(ratios)},
         )

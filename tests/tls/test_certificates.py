@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from cryptography import x509
 
 from raftlog import changing_files
 from raftlog.certificates import make_certificates
+from raftlog.changing_files import replace_whole
 from raftlog.config import load
 from raftlog.config_tls import PemFiles
 from raftlog.errors import InvalidOption
@@ -119,6 +121,17 @@ def test_later_files_that_cannot_be_used_change_nothing_and_are_told_once(
     passing()
     assert certificates.current() == first
     assert len(problems) == 1
+
+
+def test_who_starts_while_a_certificate_is_replaced_waits_for_its_key(tmp_path: Path) -> None:
+    files = made(tmp_path)
+    made(tmp_path / "next")
+    next_key = (tmp_path / "next" / "node-1.key").read_bytes()
+    replace_whole(Path(files.cert), (tmp_path / "next" / "node-1.pem").read_bytes())
+    replacing = threading.Timer(0.3, replace_whole, (Path(files.key), next_key))
+    replacing.start()
+    assert Certificates(files, OPTIONS).current().key == next_key
+    replacing.join()
 
 
 def test_a_certificate_is_not_used_with_the_former_key(
