@@ -98,21 +98,19 @@ def closed_idle(folder: Path) -> Iterator[Figure]:
             make_topics(side.client, range(_IDLE_TOPICS))
         for side in sides.values():
             settle(side.client)
-        ports = _scraped_ports(sides["closed"].cluster)
+        unscraped = _idle_percents(sides, [], [])
         scrapes_ms: list[float] = []
-        before = {name: _cpu_s(side.cluster) for name, side in sides.items()}
-        pause, end_s = threading.Event(), time.monotonic() + _IDLE_S
-        while time.monotonic() < end_s:
-            scrapes_ms += [_scrape_ms(port, times=1) for port in ports]
-            pause.wait(min(_SCRAPE_EVERY_S, max(0.0, end_s - time.monotonic())))
-        used_s = {name: _cpu_s(side.cluster) - before[name] for name, side in sides.items()}
+        found = _idle_percents(sides, _scraped_ports(sides["closed"].cluster), scrapes_ms)
     yield Figure(
         name="closed_idle_cpu_ratio",
-        value=used_s["closed"] / used_s["open"],
+        value=found["closed"] / found["open"],
         unit="x",
         about=f"CPU of three idle nodes with {_IDLE_TOPICS:,} topics in {_IDLE_S:g} s, closed and "
         f"scraped every {_SCRAPE_EVERY_S:g} s, over open",
-        detail={f"{name}_percent": 100 * used / _IDLE_S for name, used in used_s.items()},
+        detail={
+            **{f"{name}_percent": percent for name, percent in found.items()},
+            "unscraped": unscraped["closed"] / unscraped["open"],
+        },
     )
     yield Figure(
         name="closed_idle_scrape_ms",
@@ -191,6 +189,20 @@ def _scraped_ports(protected: ProcessCluster) -> list[int]:
 
 def _cpu_s(cluster: ProcessCluster) -> float:
     return sum(cpu_s(pid) for pid in cluster.pids.values())
+
+
+def _idle_percents(
+    sides: Mapping[str, _Side], ports: Sequence[int], scrapes_ms: list[float]
+) -> dict[str, float]:
+    """What the nodes of each cluster use of a core while nobody calls them but scrapers."""
+    before = {name: _cpu_s(side.cluster) for name, side in sides.items()}
+    pause, end_s = threading.Event(), time.monotonic() + _IDLE_S
+    while time.monotonic() < end_s:
+        scrapes_ms += [_scrape_ms(port, times=1) for port in ports]
+        pause.wait(min(_SCRAPE_EVERY_S, max(0.0, end_s - time.monotonic())))
+    return {
+        name: 100 * (_cpu_s(side.cluster) - before[name]) / _IDLE_S for name, side in sides.items()
+    }
 
 
 def _micro_ms(told: Sequence[Mapping[str, Any]], side: str) -> list[float]:
