@@ -34,6 +34,9 @@ COMMITTED, REPLAYED, KEPT = "committed", "replayed", "kept"
 _CALL_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _DISK_BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1, 5)
 
+_TICKS_LEFT_OUT_MAX = 10_000
+"""So many are counted of one hang, which takes some 10 ms."""
+
 
 class WriteStage(StrEnum):
     """A part of the time that a write takes. They follow one another without a gap."""
@@ -96,7 +99,7 @@ class Counts:
         )
         self._late_seconds = Histogram(
             "raftlog_loop_late_seconds",
-            "By how much a tick of the node's loop came late.",
+            "By how much ticks of the node's loop came late, also those that a hang left out.",
             buckets=_DISK_BUCKETS_S,
             registry=self.registry,
         )
@@ -164,9 +167,15 @@ class Counts:
 
         return timed
 
-    def tick_was_late(self, seconds: float) -> None:
-        """A tick of the node's loop came so late; 0: in time."""
-        self._late_seconds.observe(max(0.0, seconds))
+    def tick_was_late(self, seconds: float, every_s: float) -> None:
+        """A tick of the node's loop came so late; 0: in time. Those that were due meanwhile, every
+        `every_s`, never come: they count as well, or a hang of seconds would be one tick of many
+        that are in time."""
+        late_s = max(0.0, seconds)
+        self._late_seconds.observe(late_s)
+        for _ in range(min(int(late_s / every_s), _TICKS_LEFT_OUT_MAX)):
+            late_s -= every_s
+            self._late_seconds.observe(late_s)
 
 
 class CallCount:

@@ -234,7 +234,7 @@ class Node:
         """One tick for all, also after a pause: time that was slept through is not made up for."""
         if self._stopping:
             return
-        self.counts.tick_was_late(self._loop.time() - self._next_tick_s)
+        self.counts.tick_was_late(self._loop.time() - self._next_tick_s, self._tick_s)
         self.multiraft.tick()
         self._next_tick_s = max(self._next_tick_s + self._tick_s, self._loop.time())
         self._loop.call_at(self._next_tick_s, self._tick)

@@ -6,13 +6,9 @@ import json
 import ssl
 import subprocess
 import urllib.error
-import urllib.parse
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -22,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from raftlog.chaos.cluster import ProcessCluster, free_ports, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.errors import TopicNotFound
+from tests.cluster.scraped import Prometheus, prometheus
 from tests.metrics.certificates import certificate_files
 from tests.metrics.test_documents import RULES, alerts
 
@@ -46,67 +43,6 @@ def test_every_alert_fires_on_its_fault_and_clears() -> None:
         ["promtool", "test", "rules", str(ALERT_CASES)], capture_output=True, text=True, timeout=60
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-
-
-class Prometheus:
-    """A server of Prometheus that looks every second, and alerts after two."""
-
-    def __init__(self, port: int) -> None:
-        self._api = f"http://127.0.0.1:{port}/api/v1/"
-
-    def query(self, expression: str) -> dict[str, float]:
-        """The values now, by instance."""
-        found = self._get("query?" + urllib.parse.urlencode({"query": expression}))["result"]
-        return {each["metric"].get("instance", ""): float(each["value"][1]) for each in found}
-
-    def has_data(self, expression: str) -> bool:
-        """Whether it gives any value that is a number now."""
-        found = self._get("query?" + urllib.parse.urlencode({"query": expression}))["result"]
-        return any(each["value"][1] != "NaN" for each in found)
-
-    def firing(self) -> set[str]:
-        """The names of the alerts that fire now."""
-        return {
-            each["labels"]["alertname"]
-            for each in self._get("alerts")["alerts"]
-            if each["state"] == "firing"
-        }
-
-    def _get(self, path: str) -> dict[str, Any]:
-        with urllib.request.urlopen(self._api + path, timeout=WAIT_S) as answer:
-            data: dict[str, Any] = json.load(answer)["data"]
-            return data
-
-
-@contextmanager
-def prometheus(folder: Path, targets: list[str], ca_file: Path, token: str) -> Iterator[Prometheus]:
-    rules = yaml.safe_load(RULES.read_text(encoding="utf-8"))
-    for rule in rules["groups"][0]["rules"]:
-        if "for" in rule:
-            rule["for"] = "2s"
-    (folder / "rules.yml").write_text(yaml.safe_dump(rules))
-    job = {
-        "job_name": "raftlog",
-        "scheme": "https",
-        "tls_config": {"ca_file": str(ca_file)},
-        "authorization": {"credentials": token},
-        "static_configs": [{"targets": targets}],
-    }
-    every = {"scrape_interval": "1s", "evaluation_interval": "1s"}
-    config = {"global": every, "rule_files": ["rules.yml"], "scrape_configs": [job]}
-    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
-    port = free_ports(1)
-    command = [
-        "prometheus", "--log.level=warn", f"--web.listen-address=127.0.0.1:{port}",
-        f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/tsdb",
-    ]  # fmt: skip
-    with (folder / "prometheus.log").open("wb") as said:
-        process = subprocess.Popen(command, stdout=said, stderr=said)
-    try:
-        yield Prometheus(port)
-    finally:
-        process.terminate()
-        process.wait(WAIT_S)
 
 
 def panel_queries() -> list[str]:
@@ -147,13 +83,18 @@ def test_prometheus_scrapes_nodes_over_tls_and_alerts_of_one_that_is_killed(
             for number in range(50):
                 client.append("t", [{"id": number}])
             client.positions.publish("etl", "t", 20)
-        with prometheus(tmp_path, targets, ca, "s3cret-canary") as server:
+        job = {
+            "scheme": "https",
+            "tls_config": {"ca_file": str(ca)},
+            "authorization": {"credentials": "s3cret-canary"},
+        }
+        with prometheus(tmp_path, targets, job=job) as server:
 
             def marks_are_there() -> bool:
                 marks = server.query('raftlog_group_high_water_mark{topic="t"}')
                 return marks == dict.fromkeys(targets, 50.0)
 
-            wait_for(lambda: _answers(server) and marks_are_there(), "all marks", WAIT_S)
+            wait_for(lambda: server.all_up(3) and marks_are_there(), "all marks", WAIT_S)
             ends = server.query("raftlog_node_certificate_ends_timestamp_seconds - time()")
             assert len(ends) == 3
             assert min(ends.values()) > 360 * 86_400
@@ -168,12 +109,13 @@ def test_prometheus_scrapes_nodes_over_tls_and_alerts_of_one_that_is_killed(
                 for query in panel_queries():
                     shows = partial(_shows, server, client, query)
                     wait_for(shows, f"data of {query}", WAIT_S)
-            assert "RaftlogNodeDown" not in server.firing()
+            assert server.firing() == []
             leader = _leader(server)
             cluster.kill(1 + targets.index(leader))
-            wait_for(lambda: "RaftlogNodeDown" in server.firing(), "the alert", WAIT_S)
+            down = partial(server.fires, "RaftlogNodeDown", instance=leader)
+            wait_for(down, "the alert", WAIT_S)
             cluster.serve(1 + targets.index(leader))
-            wait_for(lambda: "RaftlogNodeDown" not in server.firing(), "no alert", WAIT_S)
+            wait_for(lambda: not down(), "no alert", WAIT_S)
         for said in (*cluster.logs.values(), tmp_path / "prometheus.log"):
             assert "canary" not in said.read_text(encoding="utf-8")
 
@@ -205,13 +147,6 @@ def _leader(server: Prometheus) -> str:
 
     wait_for(one_leads, "one leader", WAIT_S)
     return found[0]
-
-
-def _answers(server: Prometheus) -> bool:
-    try:
-        return bool(server.query("up"))
-    except OSError:
-        return False
 
 
 def _scrape(url: str) -> dict[str, Metric]:

@@ -74,9 +74,20 @@ def _fail() -> None:
 
 def test_a_tick_in_time_is_late_by_nothing() -> None:
     counts = Counts()
-    counts.tick_was_late(-0.001)
-    counts.tick_was_late(0.2)
+    counts.tick_was_late(-0.001, 1.0)
+    counts.tick_was_late(0.2, 1.0)
     assert value(counts.registry, "raftlog_loop_late_seconds_sum") == 0.2
+
+
+def test_a_loop_that_hangs_for_half_the_time_has_half_its_ticks_late() -> None:
+    counts = Counts()
+    for _ in range(10):
+        counts.tick_was_late(5.0, 0.05)
+        for _ in range(99):
+            counts.tick_was_late(0.0, 0.05)
+    found = counts.registry
+    assert value(found, "raftlog_loop_late_seconds_count") == 2000
+    assert value(found, "raftlog_loop_late_seconds_bucket", le="0.1") == pytest.approx(1020, abs=10)
 
 
 def test_elections_are_counted_and_shown_before_the_first() -> None:
