@@ -34,7 +34,11 @@ class AuthSettings(Section):
         "nobody is left who may grant anything; give it to every node.",
     )
     rights_check_s: float = setting(
-        1.0, "How often a node looks whether grants have changed, s.", ge=0.05, le=5.0
+        3.0,
+        "How often a node looks whether grants and quotas have changed, s. A look costs some calls "
+        "among nodes, also in an idle cluster.",
+        ge=0.05,
+        le=5.0,
     )
     rights_age_max_s: float = setting(
         600.0,

@@ -74,13 +74,13 @@ async def _ask(
 ) -> Reply:
     """Raises what the node raises, or `NotLeader` where none of this cluster answers."""
     try:
-        async with channels.to_any(address, CHANNEL_OPTIONS) as channel:
-            ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
-            ask = channel.unary_unary(f"/{SERVICE}/{call.name}")
-            metadata = ((CLUSTER_METADATA_KEY, channels.cluster_id),)
-            data = encode_request(call, request)
-            frame = await ask(data, timeout=timeout_s, metadata=metadata)
-            return decode_reply(call, frame)[0]
+        channel = channels.to_any(address, CHANNEL_OPTIONS)
+        ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
+        ask = channel.unary_unary(f"/{SERVICE}/{call.name}")
+        metadata = ((CLUSTER_METADATA_KEY, channels.cluster_id),)
+        data = encode_request(call, request)
+        frame = await ask(data, timeout=timeout_s, metadata=metadata)
+        return decode_reply(call, frame)[0]
     except MalformedRequest:
         raise NotLeader(group=group) from None  # no raftlog listens there
     except grpc.aio.AioRpcError as error:

@@ -170,7 +170,7 @@ async def _serve(
     node.spawn(_answer_scrapes(metrics))
     node.spawn(register(node, services))
     node.spawn(_watch_leases(node))
-    node.spawn(_follow_keys(services))
+    node.spawn(_follow_keys(services, settings.auth.rights_check_s))
     if announcer is not None:
         node.spawn(announce(node, announcer))
     log.info("serving", node=node_id, address=addresses[node_id], pid=os.getpid())
@@ -323,14 +323,16 @@ async def _answer_scrapes(port: MetricsPort | None) -> None:
         await asyncio.to_thread(port.stop)
 
 
-async def _follow_keys(services: Services) -> None:
+async def _follow_keys(services: Services, every_s: float) -> None:
     """Follow grants and quotas until the node stops, if it asks callers who they are."""
-    if services.rights.asked:
-        read = partial(services.keys.read, try_timeout_s=_GRANTS_TRY_S)
+    read = partial(services.keys.read, try_timeout_s=_GRANTS_TRY_S)
+    while services.rights.asked:
+        # At the same time, so that one round among the replicas does for both.
         await asyncio.gather(
-            services.rights.follow(partial(read, grant_keys.KEY_PREFIX)),
-            services.meters.follow(partial(read, quota_keys.KEY_PREFIX)),
+            services.rights.look(partial(read, grant_keys.KEY_PREFIX)),
+            services.meters.look(partial(read, quota_keys.KEY_PREFIX)),
         )
+        await asyncio.sleep(every_s)
 
 
 async def _watch_leases(node: Node) -> None:

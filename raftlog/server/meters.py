@@ -75,12 +75,10 @@ class Meters:
         meter.limits = limits
         return meter
 
-    async def follow(self, read: Callable[[], Awaitable[Sequence[KeyValue]]]) -> None:
-        """Read the quotas again and again, until the node stops."""
-        while True:
-            with contextlib.suppress(RaftlogError):  # grants are not read either, and that is said
-                self.take(await read())
-            await asyncio.sleep(self._settings.rights_check_s)
+    async def look(self, read: Callable[[], Awaitable[Sequence[KeyValue]]]) -> None:
+        """Read the quotas again."""
+        with contextlib.suppress(RaftlogError):  # grants are not read either, and that is said
+            self.take(await read())
 
     def take(self, keys: Sequence[KeyValue]) -> None:
         """These are all quotas from now on."""

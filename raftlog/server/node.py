@@ -210,6 +210,7 @@ class Node:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.links.stop()
+        await self.channels.close()
         # No turn starts another write now; those in flight must have been noted before the logs
         # are closed, which write and sync the rest.
         await self._workers.stop()

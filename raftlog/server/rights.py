@@ -7,7 +7,6 @@ of a read. A node that reaches no leader goes on with what it knows, for `auth.r
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -128,12 +127,10 @@ class Rights:
 
     # ------------------------------------------------------------ what is known
 
-    async def follow(self, read: Callable[[], Awaitable[Sequence[KeyValue]]]) -> None:
-        """Read the grants again and again, until the node stops."""
-        while True:
-            await self._read(read)
-            self.on_look()
-            await asyncio.sleep(self._settings.rights_check_s)
+    async def look(self, read: Callable[[], Awaitable[Sequence[KeyValue]]]) -> None:
+        """Read the grants again."""
+        await self._read(read)
+        self.on_look()
 
     async def _read(self, read: Callable[[], Awaitable[Sequence[KeyValue]]]) -> None:
         began_s = time.monotonic()

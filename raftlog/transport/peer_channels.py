@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import NamedTuple
+
 import grpc.aio
 
 from raftlog.config_hosts import moved
 from raftlog.core.types import NodeId
 from raftlog.tls import Certificates, ChannelOptions, Pem, open_aio_channel, peer_name
 
+_CALL_S = 5.0
+"""Calls that are under way when a certificate is replaced have so long to end. No setting."""
+
+
+class _Kept(NamedTuple):
+    channel: grpc.aio.Channel
+    pem: Pem | None
+
 
 class PeerChannels:
-    """Opens them."""
+    """Opens them. For one event loop only."""
 
     def __init__(
         self, cluster_id: str, certificates: Certificates | None, port_offset: int
@@ -19,6 +30,9 @@ class PeerChannels:
         self.cluster_id = cluster_id
         self.certificates = certificates
         self._port_offset = port_offset if certificates is not None else 0
+        self._kept: dict[str, _Kept] = {}
+        """By address: as many as nodes ever had some."""
+        self._closing: set[asyncio.Future[None]] = set()
 
     @property
     def encrypted(self) -> bool:
@@ -36,8 +50,23 @@ class PeerChannels:
         return open_aio_channel(at, self._pem(), options, name=name)
 
     def to_any(self, of_node: str, options: ChannelOptions) -> grpc.aio.Channel:
-        """A channel to whichever node listens at `of_node` for clients, to its port for nodes."""
-        return open_aio_channel(self.address(of_node), self._pem(), options)
+        """The channel to whichever node listens at `of_node` for clients, to its port for nodes.
+        It stays open for the next who asks: a handshake of TLS costs more than a call."""
+        address, pem = self.address(of_node), self._pem()
+        kept = self._kept.get(address)
+        if kept is None or kept.pem is not pem:
+            if kept is not None:
+                self._closing.add(closing := asyncio.ensure_future(kept.channel.close(_CALL_S)))
+                closing.add_done_callback(self._closing.discard)
+            kept = _Kept(open_aio_channel(address, pem, options), pem)
+            self._kept[address] = kept
+        return kept.channel
+
+    async def close(self) -> None:
+        """Close those that are kept."""
+        kept = [each.channel for each in self._kept.values()]
+        self._kept.clear()
+        await asyncio.gather(*self._closing, *(channel.close() for channel in kept))
 
     def _pem(self) -> Pem | None:
         return self.certificates.current() if self.certificates is not None else None

@@ -15,7 +15,7 @@ from raftlog.machines.kv_commands import KeyValue
 from raftlog.server.allowed import NEEDS
 from raftlog.server.rights import Rights, grants_of
 from raftlog.wire.calls import CALLS
-from tests.server.following import following
+from tests.server.following import looking
 
 ADA = Caller(identity="ada", means=Means.TOKEN)
 EVE = Caller(identity="eve", means=Means.TOKEN)
@@ -52,18 +52,14 @@ def test_what_was_read_counts_until_it_is_too_old(monkeypatch: pytest.MonkeyPatc
     changes: list[bool] = []
     rights.on_change = lambda: changes.append(True)
     mine = [key_value("eve", TOPIC, Right.READ)]
-
-    def then() -> None:
-        assert rights.allow(EVE, Right.READ, TOPIC)
-        with pytest.raises(Forbidden):
-            rights.require(EVE, Right.WRITE, TOPIC)
-        later_s = time.monotonic() + 31.0
-        monkeypatch.setattr("time.monotonic", lambda: later_s)
-        with pytest.raises(RightsUnknown, match="31 s ago"):
-            rights.allow(EVE, Right.READ, TOPIC)
-        monkeypatch.undo()
-
-    following(rights.follow, [mine, mine, NoQuorum(what="a read"), NoQuorum(what="a read")], then)
+    looking(rights.look, [mine, mine, NoQuorum(what="a read"), NoQuorum(what="a read")])
+    assert rights.allow(EVE, Right.READ, TOPIC)
+    with pytest.raises(Forbidden):
+        rights.require(EVE, Right.WRITE, TOPIC)
+    later_s = time.monotonic() + 31.0
+    monkeypatch.setattr("time.monotonic", lambda: later_s)
+    with pytest.raises(RightsUnknown, match="31 s ago"):
+        rights.allow(EVE, Right.READ, TOPIC)
     assert len(changes) == 1, "the same grants again are no change"
 
 
