@@ -93,6 +93,7 @@ TARGETS: dict[str, Target] = {
     "closed_batches_mb_per_s_ratio": _at_least(None, 0.8),
     "closed_read_mb_per_s_ratio": _at_least(None, 0.8),
     "closed_scrape_ms": _at_most(None, 100),
+    "attacked_append_p50_ratio": _at_most(None, 2.0),
     "closed_idle_cpu_ratio": _at_most(None, 1.3),
     "closed_idle_scrape_ms": _at_most(None, 100),
     "closed_micro_batch_p50_ms_ratio": _at_most(None, 1.05),

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from raftlog.cli.output import plain, show_table
+from tests.bench.attacked import attacked
 from tests.bench.catch_up import catch_up
 from tests.bench.chunks import chunks
 from tests.bench.closed import closed, closed_idle, closed_spark
@@ -62,6 +63,7 @@ PIECES: dict[str, Piece] = {
     "closed": closed,
     "closed-idle": closed_idle,
     "closed-spark": closed_spark,
+    "attacked": attacked,
     "memory": memory(1000),
     "month": month(Month(topics=20, epochs=300, snapshot_entries=900)),
     "crumbs": crumbs,
