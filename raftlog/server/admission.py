@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import cachetools
 import grpc
@@ -50,6 +51,12 @@ must not fill a disk, or push what others did out of a log. The metrics count ea
 log = structlog.get_logger(__name__)
 
 
+class _Known(NamedTuple):
+    caller: Caller
+    until_s: float = math.inf
+    """By the clock, where what was shown says so itself."""
+
+
 class Authenticator:
     """Learns from a call's token or certificate who makes it. For one event loop only."""
 
@@ -67,12 +74,12 @@ class Authenticator:
             self._access_tokens = AccessTokens(
                 settings, lambda problem: log.error("keys of tokens not fetched", cause=problem)
             )
-        self._proven: cachetools.TLRUCache[bytes, tuple[Caller, float]] = cachetools.TLRUCache(
-            _PROVEN_MAX, ttu=lambda _, found, __: found[1], timer=time.time
+        self._proven: cachetools.TLRUCache[bytes, _Known] = cachetools.TLRUCache(
+            _PROVEN_MAX, ttu=lambda _, found, __: found.until_s, timer=time.time
         )
         """Callers by the digest of their access tokens, until these end."""
 
-    async def caller(self, context: Context) -> Caller:
+    async def caller(self, context: Context) -> _Known:
         """Who calls: by the token, or else by the certificate that the connection was made with.
         Raises `Unauthenticated`, `IdentityProviderUnavailable`."""
         for key, value in context.invocation_metadata() or ():
@@ -82,38 +89,40 @@ class Authenticator:
         for name in shown.get("peer_dns", ()):
             node = node_of(name.decode(errors="replace"), self._cluster_id)
             if node is not None:
-                return Caller(identity=f"node {node}", means=Means.NODE)
+                return _Known(Caller(identity=f"node {node}", means=Means.NODE))
         for name in shown.get("x509_common_name", ()):
-            return Caller(identity=name.decode(errors="replace"), means=Means.CERTIFICATE)
+            identity = name.decode(errors="replace")
+            return _Known(Caller(identity=identity, means=Means.CERTIFICATE))
         raise Unauthenticated(problem="the call has no token")
 
-    def still_knows(self, context: Context) -> bool:
-        """Whether the call's token is still in the file, and has not ended, if that is where it was
-        known from. Access tokens and certificates are asked for once a call."""
-        for key, value in context.invocation_metadata() or ():
-            if key == AUTHORIZATION_METADATA_KEY and self._tokens is not None:
-                _, _, token = str(value).partition(" ")
-                return self._tokens.caller(token) is not None or self._may_be_access_token(token)
-        return True
+    def still_knows(self, context: Context, known: _Known) -> bool:
+        """Whether the call's token has not ended since, and is still in the file, if it was known
+        from there. Certificates are asked for once a call."""
+        if known.caller.means is not Means.TOKEN:
+            return time.time() < known.until_s
+        assert self._tokens is not None, "that is how it was known"
+        shown = (
+            str(value).partition(" ")[2]
+            for key, value in context.invocation_metadata() or ()
+            if key == AUTHORIZATION_METADATA_KEY
+        )
+        return self._tokens.caller(next(shown)) is not None
 
-    def _may_be_access_token(self, token: str) -> bool:
-        return self._access_tokens is not None and token.count(".") == 2  # a JWT has three parts
-
-    async def _by_token(self, value: str) -> Caller:
+    async def _by_token(self, value: str) -> _Known:
         scheme, _, token = value.partition(" ")
         if scheme.lower() != BEARER.lower() or not 0 < len(token) <= _TOKEN_CHARACTERS_MAX:
             raise Unauthenticated(problem="what the call shows is no bearer token")
         known = self._tokens.caller(token) if self._tokens is not None else None
         if known is not None:
-            return known
-        if self._access_tokens is None or not self._may_be_access_token(token):
+            return _Known(known)
+        if self._access_tokens is None or token.count(".") != 2:  # a JWT has three parts
             raise Unauthenticated(problem="the token is nobody's, or it has ended")
         key = hashlib.sha256(token.encode()).digest()
         proven = self._proven.get(key)
         if proven is None:
-            proven = await self._access_tokens.caller(token)
+            proven = _Known(*await self._access_tokens.caller(token))
             self._proven[key] = proven
-        return proven[0]
+        return proven
 
 
 class Admission(grpc.aio.ServerInterceptor):
@@ -161,7 +170,8 @@ class Admission(grpc.aio.ServerInterceptor):
     def _one(self, behavior: Callable[[Any, Context], Awaitable[bytes]], call: str) -> Any:
         @functools.wraps(behavior)
         async def guarded(request: Any, context: Context) -> bytes:
-            with calling(await self._admitted(context, call)):
+            known = await self._admitted(context, call)
+            with calling(known.caller):
                 return await behavior(request, context)
 
         return guarded
@@ -169,15 +179,16 @@ class Admission(grpc.aio.ServerInterceptor):
     def _many(self, behavior: Callable[[Any, Context], AsyncIterator[bytes]], call: str) -> Any:
         @functools.wraps(behavior)
         async def guarded(request: Any, context: Context) -> AsyncIterator[bytes]:
-            who = await self._admitted(context, call)
+            known = await self._admitted(context, call)
             # Nothing to undo: the call's task ends with it, or is left to the garbage collector.
-            begin(who, functools.partial(self._authenticator.still_knows, context))
+            still = functools.partial(self._authenticator.still_knows, context, known)
+            begin(known.caller, still)
             async for frame in behavior(request, context):
                 yield frame
 
         return guarded
 
-    async def _admitted(self, context: Context, call: str) -> Caller:
+    async def _admitted(self, context: Context, call: str) -> _Known:
         """Who calls. Ends the call if that is not known."""
         try:
             return await self._authenticator.caller(context)

@@ -240,6 +240,19 @@ def test_access_tokens_count_by_the_keys_that_their_issuer_publishes(
         assert "access token" in refusal(cluster, each, tmp_path / "wrong"), name
 
 
+def test_what_is_watched_ends_with_the_access_token(
+    cluster: ProcessCluster, keys: Keys, tmp_path: Path
+) -> None:
+    short = keys.token("first", "RS256", sub="dan", exp=time.time() + 5)
+    with client(cluster, short, tmp_path / "dan") as dan, channel_to(cluster, 1) as channel:
+        dan.kv.put("of-dan", b"")
+        watch = watched(channel, dan, short, "of-dan")
+        assert any(b"of-dan" in part for part in watch)
+        with pytest.raises(grpc.RpcError) as ended:
+            next(watch)
+        assert isinstance(typed(ended.value), Unauthenticated), "it goes on to its deadline"
+
+
 def test_an_issuer_may_change_its_keys_and_a_client_its_token(
     cluster: ProcessCluster, keys: Keys, tmp_path: Path
 ) -> None:
