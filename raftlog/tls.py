@@ -25,7 +25,7 @@ from raftlog.redaction import shown_location
 _NODE_DIGITS_MAX = 10
 """A node's id is less than 2**32."""
 
-_REPLACED_S = 1.0
+_REPLACED_S = 3.0
 """Whoever replaces a certificate and its key does so one after the other, within this time. No
 setting: a process that starts in between waits no longer."""
 

@@ -141,8 +141,9 @@ class Closed:
             stop.wait(_TRUSTED_S)
             replace_whole(tls / "ca.key", (new / "ca.key").read_bytes())
             replace_whole(tls / "ca.pem", authority + former)
-            for file in (each for each in new.iterdir() if each.stem != "ca"):
-                replace_whole(tls / file.name, file.read_bytes())
+            for cert in (each for each in new.glob("*.pem") if each.stem != "ca"):
+                for file in (cert.with_suffix(".key"), cert):
+                    replace_whole(tls / file.name, file.read_bytes())
             self._take_token(token)
         self.rotations += 1
 

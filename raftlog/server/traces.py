@@ -152,11 +152,12 @@ class Traces:
             return
         assert self._tracer is not None, "only then it was told"
         _forget_old(self._told)
-        waiting = [each for each in self._told if not self._is_durable(each.entry)]
-        for each in self._told:
-            if each not in waiting:
-                self._part(self._tracer, "follow", each.entry.carried, each.since_s)
-        self._told = deque(waiting, maxlen=_ENTRIES_MAX)
+        for _ in range(len(self._told)):
+            told = self._told.popleft()
+            if self._is_durable(told.entry):
+                self._part(self._tracer, "follow", told.entry.carried, told.since_s)
+            else:
+                self._told.append(told)
 
     def _is_durable(self, entry: TracedEntry) -> bool:
         local = self._find(entry.group)
