@@ -46,6 +46,7 @@ from raftlog.cli.output import say_error
 from raftlog.cli.session import FLAGS, ServersOption, Session
 from raftlog.config import CONFIG_VARIABLE, load
 from raftlog.config_ensemble import found_by
+from raftlog.crash_dumps import set_core_dumps
 from raftlog.errors import PathUnusable, RaftlogError
 
 
@@ -153,6 +154,7 @@ def root(
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    set_core_dumps(wanted=False)  # a client knows a token; a node goes by its settings
     app(prog_name="raftlog")
 
 

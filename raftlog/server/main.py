@@ -30,6 +30,7 @@ from raftlog.config_metrics import listen_of
 from raftlog.config_tls import PemFiles
 from raftlog.core.ready import Role
 from raftlog.core.types import NodeId, Payload
+from raftlog.crash_dumps import set_core_dumps
 from raftlog.errors import (
     AcknowledgedEntriesLost,
     DiskFailed,
@@ -100,6 +101,7 @@ def run_node(
     """
     assert __debug__, "raftlog serves with its assertions on: do not start it with python -O"
     os.umask(0o077)
+    set_core_dumps(wanted=settings.server.core_dumps)
     data.mkdir(parents=True, exist_ok=True)
     keep_freed_memory()
     collect_seldom()
