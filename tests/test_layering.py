@@ -71,6 +71,7 @@ PACKAGES = {
     "raftlog.config_metrics": Package(
         ours=(
             "raftlog.config_hosts",
+            "raftlog.config_secrets",
             "raftlog.config_section",
             "raftlog.config_tls",
             "raftlog.redaction",
@@ -87,6 +88,7 @@ PACKAGES = {
     "raftlog.config_ensemble": Package(
         ours=(
             "raftlog.config_hosts",
+            "raftlog.config_secrets",
             "raftlog.config_section",
             "raftlog.config_tls",
             "raftlog.redaction",

@@ -91,7 +91,7 @@ def say_error(error: RaftlogError, context: typer.Context) -> None:
     object on one line."""
     name = type(error).__name__
     if context.meta.get(_FORMAT) is not Format.JSON:
-        say(f"error: {name}: {error.cause.rstrip()}\n  {error.remedy}")
+        say(without_keys(f"error: {name}: {error.cause.rstrip()}\n  {error.remedy}"))
         return
     values = {field.name: getattr(error, field.name) for field in dataclasses.fields(error)}
     found = {

@@ -21,7 +21,13 @@ from kazoo.protocol.states import ZnodeStat
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
 
-from raftlog.config_ensemble import DiscoverySettings, Ensemble, EnsembleSettings, parse_ensemble
+from raftlog.config_ensemble import (
+    CREDENTIALS_FORM,
+    DiscoverySettings,
+    Ensemble,
+    EnsembleSettings,
+    parse_ensemble,
+)
 from raftlog.config_secrets import no_secret, read_secret
 from raftlog.discovery.entries import number_of
 from raftlog.errors import InvalidOption, ZooKeeperUnavailable
@@ -178,7 +184,7 @@ def connected(settings: EnsembleSettings, *, option: str, timeout_s: float) -> I
 
 def _credentials(reference: str) -> tuple[str, str]:
     """(user, password). Never shows either."""
-    option, form = "discovery.zookeeper_credentials", "a text user:password"
+    option, form = "discovery.zookeeper_credentials", CREDENTIALS_FORM
     user, colon, password = read_secret(option, reference, form).partition(":")
     if not (user and colon and password):
         raise no_secret(option, form)
