@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from raftlog.chaos.cluster import ProcessCluster
 from raftlog.chaos.ensemble import EnsembleProcesses
 from tests.cluster.closed import NODES, started
+from tests.tracing.collector import Collector, collecting
 
 ISSUER, AUDIENCE = "https://login.example.com/", "raftlog"
 METRICS_VARIABLE, JWT_VARIABLE = "CANARY_METRICS", "CANARY_JWT"
@@ -129,6 +130,7 @@ class Planted:
     cluster: ProcessCluster
     canaries: Canaries
     processes: ProcessList
+    traces: Collector
     tokens_file: Path
     operator: Path
     """The file with the operator's token."""
@@ -146,11 +148,15 @@ class Planted:
             "RAFTLOG_CLIENT__BOOTSTRAP_SERVERS": self.cluster.servers,
             "RAFTLOG_CLIENT__TLS_CA_FILE": str(self.cluster.data / "tls" / "ca.pem"),
             "RAFTLOG_CLIENT__TOKEN": f"file:{self.operator}",
+            "RAFTLOG_CLIENT__TRACING_ENDPOINT": self.traces.endpoint,
+            "RAFTLOG_CLIENT__TRACING_SAMPLE_RATIO": "1",
         }
 
     def leaks(self) -> dict[str, set[str]]:
         """Where secrets stand that belong there not."""
         told = {what: self.canaries.in_text(text) for what, text in self.told.items()}
+        spans = b"".join(self.traces.raw).decode("latin-1")
+        told["traces"] = self.canaries.in_text(spans)
         told["the process list"] = self.canaries.in_text(self.processes.others_than(*self.careless))
         return {what: found for what, found in told.items() if found} | self.canaries.in_folder(
             self.folder
@@ -170,13 +176,14 @@ def planted(folder: Path) -> Iterator[Planted]:
     tokens_file, operator = folder / "tokens.json", folder / "operator"
     with (
         ProcessList() as processes,
+        collecting() as traces,
         EnsembleProcesses(folder, servers=1) as ensemble,
         pytest.MonkeyPatch.context() as patched,
     ):
         patched.setenv(METRICS_VARIABLE, METRICS_TOKEN)
         patched.setenv(JWT_VARIABLE, access_token)
         where = f"{ensemble.hosts}/raftlog/canaries"
-        settings = _settings(folder, where, password)
+        settings = {**_settings(folder, where, password), "tracing.endpoint": traces.endpoint}
         with started(folder, tokens_file, settings, ports=3) as cluster:
             operator.chmod(0o600)
             canaries.plant("the operator's token", operator.read_text(), operator)
@@ -187,12 +194,14 @@ def planted(folder: Path) -> Iterator[Planted]:
                 cluster=cluster,
                 canaries=canaries,
                 processes=processes,
+                traces=traces,
                 tokens_file=tokens_file,
                 operator=operator,
                 jwt=access_token,
                 zookeeper=where,
             )
     assert processes.looks > 1
+    assert traces.spans
 
 
 def _write(file: Path, text: str) -> None:
