@@ -16,6 +16,7 @@ from raftlog.config import ClientSettings
 from raftlog.config_ensemble import parse_ensemble
 from raftlog.core.types import GroupId
 from raftlog.errors import RaftlogError, Unauthenticated, ZooKeeperUnavailable
+from raftlog.redaction import without_controls
 from raftlog.wire.calls import ClusterDescription
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _REASONS_MAX = 3
 """So many reasons are told why entries were of no use. No setting: the first ones say it."""
+_PROBLEM_CHARACTERS_MAX = 500
+"""What an impostor says of itself is told no longer than this. No setting: it bounds a message."""
 
 
 class Found(NamedTuple):
@@ -97,7 +100,8 @@ class ZooKeeperServers:
     def unknown(self, problem: str) -> ZooKeeperUnavailable:
         """The error that no node is known."""
         hosts, root = self._ensemble
-        return ZooKeeperUnavailable(ensemble=hosts + root, problem=problem)
+        shown = without_controls(problem[:_PROBLEM_CHARACTERS_MAX])
+        return ZooKeeperUnavailable(ensemble=hosts + root, problem=shown)
 
     def _unusable(self, problem: str, directory: Directory) -> ZooKeeperUnavailable:
         reasons = "; ".join(directory.passed_over[:_REASONS_MAX])

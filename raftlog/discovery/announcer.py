@@ -37,6 +37,9 @@ _REFRESH_S = 5.0
 _RESTORED_MAX = 50
 """So many entries of leaders are read again each time. No setting: a node that leads 1,000 groups
 restores what somebody else wrote over them within two minutes, by 10 requests a second."""
+_LISTED_MAX = 10_000
+"""So many groups that have an entry are told, those with the lowest numbers: what is deleted goes,
+and makes room for others. No setting: the node asks of each, every second, whether it is gone."""
 _RETRY_S = 0.5
 """The pause after something failed. No setting: the ensemble is asked again gently."""
 _SESSIONS_LOST = 3
@@ -189,7 +192,7 @@ class Announcer:
         for group in self._written.keys() - wanted.leads.keys():
             del self._written[group]
         self._restore_leaders()
-        self._listed = there - wanted.gone
+        self._listed = frozenset(sorted(there - wanted.gone)[:_LISTED_MAX])
         return ""
 
     def _check_cluster(self) -> str:

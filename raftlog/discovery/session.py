@@ -10,11 +10,12 @@ import logging
 import os
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
+from kazoo.exceptions import ConnectionDropped, KazooException, NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.interfaces import IAsyncResult
 from kazoo.protocol.states import ZnodeStat
@@ -35,6 +36,10 @@ from raftlog.errors import InvalidOption, ZooKeeperUnavailable
 _RECONNECT_PAUSE_MAX_S = 2.0
 """The longest pause before an ensemble that is away is dialled again. No setting: it costs a few
 packets, and an ensemble that is back is used soon."""
+
+_ANSWER_BYTES_MAX = 4 << 20
+"""No answer is longer: an ensemble keeps 1 MiB in an entry by default, and the names of its entries
+are short. No setting: it bounds memory."""
 
 _log = logging.getLogger("raftlog.zookeeper")
 _log.addHandler(logging.NullHandler())
@@ -57,11 +62,13 @@ class Session:
     """A KazooClient, the cluster's path, and the access rules of what it creates."""
 
     def __init__(
-        self, settings: EnsembleSettings, *, option: str, request_timeout_s: float | None = None
+        self, settings: EnsembleSettings, *, option: str, timeout_s: float | None = None
     ) -> None:
-        """`option` is the setting's name for messages. `request_timeout_s` bounds the wait for each
-        answer, by default as long as a session lasts. Contacts nobody. Raises `InvalidOption`."""
-        self._request_timeout_s = request_timeout_s or settings.zookeeper_session_timeout_s
+        """`option` is the setting's name for messages. `timeout_s` bounds the waits for all answers
+        together, from now on; None: no answer is waited for longer than a session lasts. Contacts
+        nobody. Raises `InvalidOption`."""
+        self._request_timeout_s = timeout_s or settings.zookeeper_session_timeout_s
+        self._end_s = None if timeout_s is None else time.monotonic() + timeout_s
         self.ensemble: Ensemble = parse_ensemble(settings.zookeeper, option)
         self.acl: list[ACL] = OPEN_ACL_UNSAFE
         auth: list[tuple[str, str]] = []
@@ -86,6 +93,7 @@ class Session:
             keyfile=settings.zookeeper_key_file or None,
             check_hostname=True,
         )
+        _bound_answers(self.client)
 
     def path(self, *parts: str | int) -> str:
         """The path of an entry."""
@@ -150,7 +158,10 @@ class Session:
         return sorted(number for number in numbers if number is not None)
 
     def _wait(self, asked: IAsyncResult) -> Any:
-        return asked.get(timeout=self._request_timeout_s)
+        timeout_s = self._request_timeout_s
+        if self._end_s is not None:
+            timeout_s = max(0.0, self._end_s - time.monotonic())
+        return asked.get(timeout=timeout_s)
 
     def close_later(self) -> None:
         """End the session without waiting for that."""
@@ -172,7 +183,7 @@ def connected(settings: EnsembleSettings, *, option: str, timeout_s: float) -> I
 
     Leaving does not wait until the session has ended.
     """
-    session = Session(settings, option=option, request_timeout_s=timeout_s)
+    session = Session(settings, option=option, timeout_s=timeout_s)
     try:
         session.connect(timeout_s)
         yield session
@@ -189,6 +200,21 @@ def _credentials(reference: str) -> tuple[str, str]:
     if not (user and colon and password):
         raise no_secret(option, form)
     return user, password
+
+
+def _bound_answers(client: KazooClient) -> None:
+    """End the connection before an answer is read that no ensemble gives. kazoo reads as many bytes
+    as an answer claims to have, 2 GiB at most, and has no way to be told otherwise."""
+    connection = client._connection
+    read = connection._read
+
+    def read_bounded(length: int, timeout_s: float) -> bytes:
+        if length > _ANSWER_BYTES_MAX:
+            raise ConnectionDropped(f"an answer of {length} bytes")
+        found: bytes = read(length, timeout_s)
+        return found
+
+    connection._read = read_bounded
 
 
 def _check_readable(option: str, key: str, file: str) -> None:
