@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -47,8 +48,11 @@ class Directory:
 
 
 def look_up(settings: EnsembleSettings, *, timeout_s: float) -> Directory:
-    """Read the cluster's entries. Raises `ZooKeeperUnavailable`, `InvalidOption`."""
+    """Read the cluster's entries, within this time. Raises `ZooKeeperUnavailable`,
+    `InvalidOption`."""
+    end_s = time.monotonic() + timeout_s
     with connected(settings, option="client.zookeeper", timeout_s=timeout_s) as session:
+        session.end_at(end_s)
         return read_directory(session)
 
 

@@ -62,13 +62,12 @@ class Session:
     """A KazooClient, the cluster's path, and the access rules of what it creates."""
 
     def __init__(
-        self, settings: EnsembleSettings, *, option: str, timeout_s: float | None = None
+        self, settings: EnsembleSettings, *, option: str, request_timeout_s: float | None = None
     ) -> None:
-        """`option` is the setting's name for messages. `timeout_s` bounds the waits for all answers
-        together, from now on; None: no answer is waited for longer than a session lasts. Contacts
-        nobody. Raises `InvalidOption`."""
-        self._request_timeout_s = timeout_s or settings.zookeeper_session_timeout_s
-        self._end_s = None if timeout_s is None else time.monotonic() + timeout_s
+        """`option` is the setting's name for messages. `request_timeout_s` bounds the wait for each
+        answer, by default as long as a session lasts. Contacts nobody. Raises `InvalidOption`."""
+        self._request_timeout_s = request_timeout_s or settings.zookeeper_session_timeout_s
+        self._end_s = float("inf")
         self.ensemble: Ensemble = parse_ensemble(settings.zookeeper, option)
         self.acl: list[ACL] = OPEN_ACL_UNSAFE
         auth: list[tuple[str, str]] = []
@@ -103,6 +102,11 @@ class Session:
         """Wait for the session. Raises `ZooKeeperUnavailable`."""
         if not self.client.start_async().wait(timeout_s):
             raise self.unavailable(f"no answer within {timeout_s:.4g} s")
+
+    def end_at(self, end_s: float) -> None:
+        """Wait for no answer beyond this time, as `time.monotonic` counts: a thousand that are
+        slow, each for itself in time, take long."""
+        self._end_s = end_s
 
     def unavailable(self, problem: object) -> ZooKeeperUnavailable:
         """The error for what went wrong, which may be one of kazoo's exceptions."""
@@ -158,10 +162,8 @@ class Session:
         return sorted(number for number in numbers if number is not None)
 
     def _wait(self, asked: IAsyncResult) -> Any:
-        timeout_s = self._request_timeout_s
-        if self._end_s is not None:
-            timeout_s = max(0.0, self._end_s - time.monotonic())
-        return asked.get(timeout=timeout_s)
+        left_s = max(0.0, self._end_s - time.monotonic())
+        return asked.get(timeout=min(self._request_timeout_s, left_s))
 
     def close_later(self) -> None:
         """End the session without waiting for that."""
@@ -183,7 +185,7 @@ def connected(settings: EnsembleSettings, *, option: str, timeout_s: float) -> I
 
     Leaving does not wait until the session has ended.
     """
-    session = Session(settings, option=option, timeout_s=timeout_s)
+    session = Session(settings, option=option, request_timeout_s=timeout_s)
     try:
         session.connect(timeout_s)
         yield session
