@@ -169,7 +169,8 @@ PACKAGES = {
         third_party=("grpc", "tenacity"),
     ),
     "raftlog.auth": Package(
-        ours=("raftlog.changing_files", "raftlog.config_auth"), third_party=("jwt", "pydantic")
+        ours=("raftlog.changing_files", "raftlog.config_auth", "raftlog.redaction"),
+        third_party=("jwt", "pydantic"),
     ),
     "raftlog.certificates": Package(
         ours=("raftlog.changing_files", "raftlog.config_hosts", "raftlog.tls"),
