@@ -264,6 +264,11 @@ class ServerSettings(Section):
     log_level: Literal["debug", "info", "warning", "error"] = setting(
         "info", "Lowest level of the structured log on standard error."
     )
+    core_dumps: bool = setting(
+        False,
+        "Whether a node that crashes may write a core dump, as large as its hard limit (`ulimit "
+        "-Hc`) allows. It would hold the node's private key and tokens of callers.",
+    )
 
 
 class StorageSettings(Section):

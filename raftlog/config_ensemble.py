@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from raftlog.config_hosts import PORT_MAX, is_host
+from raftlog.config_secrets import refuse_bare_secret
 from raftlog.config_section import Section, setting
 from raftlog.config_tls import PemFiles, client_files
 from raftlog.errors import InvalidOption
@@ -13,6 +14,8 @@ from raftlog.redaction import shown_address
 
 ROOT_DEFAULT = "/raftlog"
 """The path of a cluster in an ensemble, if the setting names none."""
+
+CREDENTIALS_FORM = "a text user:password"
 
 _HOST = re.compile(r"(\[[^]]*\]|[^:]*)(?::([0-9]{1,5}))?")
 _NAME = re.compile(r"[0-9A-Za-z._-]{1,100}")
@@ -119,6 +122,9 @@ def refuse_half(section: str, settings: EnsembleSettings) -> None:
     """Refuse settings of an ensemble that do not go together. Raises `InvalidOption`."""
     if settings.zookeeper:
         parse_ensemble(settings.zookeeper, f"{section}.zookeeper")
+    if isinstance(settings, DiscoverySettings):
+        option = f"{section}.zookeeper_credentials"
+        refuse_bare_secret(option, settings.zookeeper_credentials, CREDENTIALS_FORM)
     keys = [f"zookeeper_{which}_file" for which in PemFiles._fields]
     files = PemFiles(*(getattr(settings, key) for key in keys))
     client_files(files, PemFiles(*(f"{section}.{key}" for key in keys)))

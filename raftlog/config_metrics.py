@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from raftlog.config_hosts import PORT_MAX, is_host
+from raftlog.config_secrets import refuse_bare_secret
 from raftlog.config_section import Section, setting
 from raftlog.config_tls import PemFiles, refuse_half_pair
 from raftlog.errors import InvalidOption
@@ -76,5 +77,6 @@ def listen_of(settings: MetricsSettings, own_port: int) -> Listen | None:
 def refuse_half_metrics(settings: MetricsSettings) -> None:
     """Refuse settings that do not go together. Raises `InvalidOption`."""
     listen_of(settings, own_port=0)
+    refuse_bare_secret("metrics.token", settings.token, "a text")
     files = PemFiles("", settings.cert_file, settings.key_file)
     refuse_half_pair(files, PemFiles("", "metrics.cert_file", "metrics.key_file"))

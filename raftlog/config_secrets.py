@@ -8,7 +8,8 @@ from pathlib import Path
 
 from raftlog.errors import InvalidOption
 
-TOKEN_KINDS = ("file", "env", "command")
+SECRET_KINDS = ("file", "env")
+TOKEN_KINDS = (*SECRET_KINDS, "command")
 TOKEN_ADVICE = (
     "Give file:PATH of a readable file that holds only the token, env:NAME of a variable that "
     "does, or command:LINE of a program that prints it."
@@ -19,11 +20,22 @@ TOKEN_ADVICE = (
 def refuse_no_reference(option: str, reference: str) -> None:
     """Refuse what does not say where a client's token is; "" says that there is none. Raises
     `InvalidOption`, which does not show it: it may be the token itself, by mistake."""
-    kind, _, where = reference.partition(":")
-    if reference and (kind not in TOKEN_KINDS or not where):
+    if not _is_reference(reference, TOKEN_KINDS):
         raise InvalidOption(
             option=option, problem="does not say where a token is", advice=TOKEN_ADVICE
         )
+
+
+def refuse_bare_secret(option: str, reference: str, form: str) -> None:
+    """Refuse what does not say where a node's secret is: it may be the secret itself, and would
+    stand in the command lines of all nodes that are started with it. Raises `no_secret`."""
+    if not _is_reference(reference, SECRET_KINDS):
+        raise no_secret(option, form)
+
+
+def _is_reference(reference: str, kinds: tuple[str, ...]) -> bool:
+    kind, _, where = reference.partition(":")
+    return not reference or (kind in kinds and bool(where))
 
 
 def refuse_bare_token(

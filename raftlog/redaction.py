@@ -85,6 +85,12 @@ def without_secrets(text: str, location: str) -> str:
     return text
 
 
+def without_controls(text: str) -> str:
+    """The text with its control characters spelled out: neither a new line nor a command to the
+    terminal can come out of what others wrote."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def shown_value(text: str) -> str:
     """What was given as an option's value, quoted. It may be a private key, by mistake."""
     if _PEM in text:

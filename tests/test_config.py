@@ -293,6 +293,8 @@ def test_texts_are_never_echoed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         refusal(write(tmp_path, f'[up]\nnodes = "{secret}"\n')),
         refusal(flags=(f"client.tokn={secret}",)),
         refusal(flags=(f"client.compression={secret}",)),
+        refusal(flags=(f"metrics.token={secret}",)),
+        refusal(flags=("discovery.zookeeper=a:1", f"discovery.zookeeper_credentials=a:{secret}")),
     ]
     monkeypatch.setenv("RAFTLOG_CLIENT__TOKEN", secret)
     refusals.append(refusal())

@@ -64,12 +64,14 @@ PACKAGES = {
     "raftlog.predicates": Package(anyone=(), pure=True),
     "raftlog.config_section": Package(ours=(), third_party=("pydantic",)),
     "raftlog.changing_files": Package(ours=()),
+    "raftlog.crash_dumps": Package(anyone=()),
     "raftlog.redaction": Package(anyone=()),
     "raftlog.config_hosts": Package(ours=()),
     "raftlog.config_secrets": Package(ours=()),
     "raftlog.config_metrics": Package(
         ours=(
             "raftlog.config_hosts",
+            "raftlog.config_secrets",
             "raftlog.config_section",
             "raftlog.config_tls",
             "raftlog.redaction",
@@ -86,6 +88,7 @@ PACKAGES = {
     "raftlog.config_ensemble": Package(
         ours=(
             "raftlog.config_hosts",
+            "raftlog.config_secrets",
             "raftlog.config_section",
             "raftlog.config_tls",
             "raftlog.redaction",
@@ -166,7 +169,8 @@ PACKAGES = {
         third_party=("grpc", "tenacity"),
     ),
     "raftlog.auth": Package(
-        ours=("raftlog.changing_files", "raftlog.config_auth"), third_party=("jwt", "pydantic")
+        ours=("raftlog.changing_files", "raftlog.config_auth", "raftlog.redaction"),
+        third_party=("jwt", "pydantic"),
     ),
     "raftlog.certificates": Package(
         ours=("raftlog.changing_files", "raftlog.config_hosts", "raftlog.tls"),
@@ -247,6 +251,7 @@ PACKAGES = {
             "raftlog.config_tls",
             "raftlog.config_tracing",
             "raftlog.core",
+            "raftlog.crash_dumps",
             "raftlog.discovery",
             "raftlog.metrics",
             "raftlog.image",
@@ -310,6 +315,7 @@ PACKAGES = {
             "raftlog.config_hosts",
             "raftlog.config_metrics",
             "raftlog.config_tls",
+            "raftlog.crash_dumps",
             "raftlog.chaos",
             "raftlog.bench",
             "raftlog.discovery",

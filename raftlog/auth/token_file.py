@@ -19,6 +19,7 @@ from raftlog.auth.caller import Caller, Means
 from raftlog.auth.rights import GROUP_PREFIX
 from raftlog.changing_files import Latest, only_writer, replace_whole
 from raftlog.errors import InvalidOption
+from raftlog.redaction import without_keys
 
 OPTION = "auth.tokens_file"
 _PREFIX = "raftlog_"
@@ -81,6 +82,12 @@ def add_token(
             option="NAME",
             problem=f"is {identity!r}, which is how grants name a group",
             advice="Give another name, or --group to put the identity into a group.",
+        )
+    if without_keys(identity) != identity:
+        raise InvalidOption(
+            option="NAME",
+            problem="is a token or a key, and names are shown",
+            advice="Give the name of who is to have the new token.",
         )
     try:
         made = KnownToken(

@@ -46,16 +46,30 @@ from raftlog.cli.output import say_error
 from raftlog.cli.session import FLAGS, ServersOption, Session
 from raftlog.config import CONFIG_VARIABLE, load
 from raftlog.config_ensemble import found_by
+from raftlog.crash_dumps import set_core_dumps
 from raftlog.errors import PathUnusable, RaftlogError
+from raftlog.redaction import without_keys
+
+_UsageError: type[Any] = typer.BadParameter.__mro__[1]
+"""typer's error of arguments that it cannot read. typer exports only the error that is one."""
 
 
 class _Root(typer.core.TyperGroup):
     """Ends the process with the error of a verb, in the form that the verb's -o asks for."""
 
+    def make_context(self, *arguments: Any, **more: Any) -> Any:
+        """Read the arguments before the verb."""
+        try:
+            return super().make_context(*arguments, **more)
+        except _UsageError as error:
+            raise _without_keys(error) from None
+
     def invoke(self, ctx: Any) -> Any:
         """Run the verb."""
         try:
             return super().invoke(ctx)
+        except _UsageError as error:
+            raise _without_keys(error) from None
         except RaftlogError as error:
             _end(error, ctx)
         except OSError as error:
@@ -153,7 +167,14 @@ def root(
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    set_core_dumps(wanted=False)  # a client knows a token; a node goes by its settings
     app(prog_name="raftlog")
+
+
+def _without_keys(error: Any) -> Any:
+    """typer repeats what it cannot read, such as the token in `raftlog login TOKEN`."""
+    error.message = without_keys(error.message)
+    return error
 
 
 def _end(error: RaftlogError, context: typer.Context) -> NoReturn:

@@ -21,7 +21,7 @@ from rich.table import Table
 
 from raftlog.errors import ExitCode, InvalidOption, RaftlogError
 from raftlog.errors.document import anchor
-from raftlog.redaction import without_keys
+from raftlog.redaction import without_controls, without_keys
 
 if TYPE_CHECKING:
     from raftlog import Watermark
@@ -91,7 +91,8 @@ def say_error(error: RaftlogError, context: typer.Context) -> None:
     object on one line."""
     name = type(error).__name__
     if context.meta.get(_FORMAT) is not Format.JSON:
-        say(f"error: {name}: {error.cause.rstrip()}\n  {error.remedy}")
+        text = without_keys(f"error: {name}: {error.cause.rstrip()}\n  {error.remedy}")
+        say("\n".join(map(one_line, text.split("\n"))))  # a node may have sent it, or an impostor
         return
     values = {field.name: getattr(error, field.name) for field in dataclasses.fields(error)}
     found = {
@@ -177,7 +178,7 @@ def time_text(timestamp_us: int) -> str | None:
 def one_line(text: str) -> str:
     """The text with its control characters spelled out: neither a new line nor a command to the
     terminal can come out of a name or a value."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return without_controls(text)
 
 
 def _cell(value: object) -> str:

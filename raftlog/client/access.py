@@ -8,7 +8,7 @@ from functools import partial
 from raftlog.auth import grant_keys
 from raftlog.auth.caller import Caller
 from raftlog.auth.rights import Grant, Grants, Resource, Right, problem_of_grant
-from raftlog.client.arguments import text_argument
+from raftlog.client.arguments import identity_argument
 from raftlog.client.key_updates import decoded, update
 from raftlog.client.key_values import KeyValueStore
 from raftlog.errors import InvalidOption
@@ -119,7 +119,7 @@ class AccessControl:
 
 
 def _checked(to: str, rights: Sequence[Right], resource: Resource) -> Grant:
-    grant = Grant(to=text_argument("to", to), resource=resource, rights=frozenset(rights))
+    grant = Grant(to=identity_argument("to", to), resource=resource, rights=frozenset(rights))
     problem = problem_of_grant(grant)
     if problem is not None:
         raise InvalidOption(

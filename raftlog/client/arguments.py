@@ -14,7 +14,7 @@ from raftlog.machines.commands import AttemptReference, TopicInfo
 from raftlog.machines.limits import INTEGER_MAX, REPLICAS_MAX
 from raftlog.machines.settings import TopicSetting, advice_on_settings, problem_of_setting
 from raftlog.machines.topic_names import is_topic_name
-from raftlog.redaction import shown_address
+from raftlog.redaction import shown_address, without_keys
 
 ReadPreference = Literal["nearest", "leader", "follower", "observer"]
 """`nearest`: any replica, spread over the readers; `follower`: any voter but the leader;
@@ -187,13 +187,23 @@ def topics_argument(topics: object) -> list[TopicInfo | str]:
 
 
 def name_argument(name: object) -> str:
-    """A name that a topic can have. Raises `InvalidOption` for a value of another type,
-    `InvalidTopicName`."""
+    """A name that a topic can have, and no token: names are shown. Raises `InvalidOption` for a
+    value of another type, `InvalidTopicName`."""
     if not isinstance(name, str):
         raise wrong_type("name", name, "Give the topic's name.")
-    if not is_topic_name(name):
+    if not is_topic_name(name) or without_keys(name) != name:
         raise InvalidTopicName(topic=name)
     return name
+
+
+def identity_argument(name: str, value: object) -> str:
+    """Whom a grant or a quota names. Raises `InvalidOption`, also for a token: names are shown."""
+    identity = text_argument(name, value)
+    if without_keys(identity) != identity:
+        raise InvalidOption(
+            option=name, problem="is a token or a key", advice="Give the identity that has it."
+        )
+    return identity
 
 
 NODE_MAX = 2**31 - 1

@@ -555,13 +555,19 @@ class Connection:
             self._leaders.pop(group, None)
 
     def _describe(self, address: str, timeout_s: float) -> ClusterDescription:
-        """What a node says of itself that ZooKeeper names. Nothing is remembered of the address."""
+        """What a node says of itself that ZooKeeper names. Nothing is remembered of the address.
+
+        It is shown the token as any node is: only over TLS, if its certificate names the host."""
         request = encode_request(DESCRIBE_CLUSTER, DescribeCluster())
+        shown = self._token.shown()
         with self._channels.own(address) as channel:
             stub: grpc.UnaryUnaryMultiCallable[bytes, bytes]
             stub = channel.unary_unary(f"/{SERVICE}/{DESCRIBE_CLUSTER.name}")
             try:
-                reply, _ = decode_reply(DESCRIBE_CLUSTER, stub(request, timeout_s))
+                reply, _ = decode_reply(DESCRIBE_CLUSTER, stub(request, timeout_s, metadata=shown))
             except (grpc.RpcError, MalformedRequest) as error:
-                raise typed_error(address, error) from None
+                typed = typed_error(address, error)
+                if isinstance(typed, Unauthenticated) and self._token.changed_since(shown):
+                    typed = TokenReplaced(problem=typed.problem)
+                raise typed from None
         return reply

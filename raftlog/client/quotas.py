@@ -7,7 +7,7 @@ from functools import partial
 
 from raftlog.auth import quota_keys
 from raftlog.auth.quotas import EVERYBODY, LIMIT_MAX, Limit, Quota, problem_of_quota
-from raftlog.client.arguments import text_argument
+from raftlog.client.arguments import identity_argument
 from raftlog.client.key_updates import decoded, update
 from raftlog.client.key_values import KeyValueStore
 from raftlog.errors import InvalidOption
@@ -72,7 +72,7 @@ class IdentityQuotas:
 
 
 def _key(to: str) -> str:
-    problem = problem_of_quota(Quota(to=text_argument("to", to), limits={Limit.STREAMS: 1}))
+    problem = problem_of_quota(Quota(to=identity_argument("to", to), limits={Limit.STREAMS: 1}))
     key = quota_keys.key_of(to)
     if problem is None and len(key) > KEY_CHARACTERS_MAX:
         problem = f"its key would take {len(key)} characters, and {KEY_CHARACTERS_MAX} are allowed"

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from raftlog.config import ClientSettings
 from raftlog.config_ensemble import parse_ensemble
 from raftlog.core.types import GroupId
-from raftlog.errors import RaftlogError, ZooKeeperUnavailable
+from raftlog.errors import RaftlogError, Unauthenticated, ZooKeeperUnavailable
+from raftlog.redaction import without_controls
 from raftlog.wire.calls import ClusterDescription
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _REASONS_MAX = 3
 """So many reasons are told why entries were of no use. No setting: the first ones say it."""
+_PROBLEM_CHARACTERS_MAX = 500
+"""What an impostor says of itself is told no longer than this. No setting: it bounds a message."""
 
 
 class Found(NamedTuple):
@@ -49,7 +52,8 @@ class ZooKeeperServers:
     def find(self, timeout_s: float) -> Found:
         """Ask ZooKeeper, and then the nodes that it names, until one belongs to the cluster.
 
-        Takes at most about `timeout_s`. Raises `ZooKeeperUnavailable`, `InvalidOption`.
+        Takes at most about `timeout_s`. Raises `ZooKeeperUnavailable`, `InvalidOption`, and
+        `Unauthenticated` if nodes answered and do not know who calls.
         """
         from raftlog.discovery.directory import look_up  # kazoo: only where it is needed
 
@@ -68,12 +72,16 @@ class ZooKeeperServers:
         candidates = list(directory.addresses())
         random.shuffle(candidates)
         why_not = "no node of the cluster is registered now"
+        stranger: Unauthenticated | None = None
         for address in candidates:
             left_s = end_s - time.monotonic()
             if left_s <= 0:
                 break
             try:
                 described = self._describe(address, left_s / 2)  # so that others get their turn
+            except Unauthenticated as error:
+                stranger = error
+                continue
             except RaftlogError as error:
                 why_not = error.cause
                 continue
@@ -85,12 +93,15 @@ class ZooKeeperServers:
             leaders = {GroupId(each.group): each.address for each in directory.leaders}
             known = {group: leader for group, leader in leaders.items() if leader in addresses}
             return Found(addresses, known)
+        if stranger is not None:
+            raise stranger
         raise self._unusable(why_not, directory)
 
     def unknown(self, problem: str) -> ZooKeeperUnavailable:
         """The error that no node is known."""
         hosts, root = self._ensemble
-        return ZooKeeperUnavailable(ensemble=hosts + root, problem=problem)
+        shown = without_controls(problem[:_PROBLEM_CHARACTERS_MAX])
+        return ZooKeeperUnavailable(ensemble=hosts + root, problem=shown)
 
     def _unusable(self, problem: str, directory: Directory) -> ZooKeeperUnavailable:
         reasons = "; ".join(directory.passed_over[:_REASONS_MAX])

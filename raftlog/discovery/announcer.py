@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
 
 from raftlog.config_ensemble import DiscoverySettings
@@ -37,12 +38,16 @@ _REFRESH_S = 5.0
 _RESTORED_MAX = 50
 """So many entries of leaders are read again each time. No setting: a node that leads 1,000 groups
 restores what somebody else wrote over them within two minutes, by 10 requests a second."""
+_LISTED_MAX = 10_000
+"""So many groups that have an entry are told, those with the lowest numbers: what is deleted goes,
+and makes room for others. No setting: the node asks of each, every second, whether it is gone."""
 _RETRY_S = 0.5
 """The pause after something failed. No setting: the ensemble is asked again gently."""
 _SESSIONS_LOST = 3
-"""After so many times a session's length without a connection, kazoo's client is replaced: an
-answer that no ensemble gives has ended its thread for good. An outage lets it be replaced too, now
-and then, which costs nothing."""
+"""After so many times a session's length without a connection or an answer, kazoo's client is
+replaced: an answer that no ensemble gives has ended its thread for good, or a server that is none
+holds it with a session without end. An outage lets it be replaced too, now and then, which costs
+nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +84,7 @@ class Announcer:
         self._told = ("", "")
         self._settings = settings
         self._session = Session(settings, option="discovery.zookeeper")
-        self._connected_at_s = time.monotonic()
+        self._answered_at_s = time.monotonic()
         self._wanted = Announcement()
         self._written: OrderedDict[int, LeaderEntry] = OrderedDict()
         """By group, that looked at longest ago first."""
@@ -120,16 +125,19 @@ class Announcer:
         self._open()
         lost_after_s = _SESSIONS_LOST * self._settings.zookeeper_session_timeout_s
         pause_s = min(_REFRESH_S, lost_after_s)
+        unanswered = False
         while not self._stopping:
             self._wake.wait(pause_s)
             self._wake.clear()
             if self._stopping:
                 break
-            if not self._client.connected:
-                if time.monotonic() > self._connected_at_s + lost_after_s:
-                    self._replace_session()
+            is_lost = time.monotonic() > self._answered_at_s + lost_after_s
+            if is_lost and (unanswered or not self._client.connected):
+                self._replace_session()
+                unanswered = False
                 continue
-            self._connected_at_s = time.monotonic()
+            if not self._client.connected:
+                continue
             try:
                 problem = self._write_all()
             except (BadVersionError, NodeExistsError, NoNodeError):
@@ -137,18 +145,22 @@ class Announcer:
             except FAILURES as error:
                 pause_s = _RETRY_S
                 self._say("nothing could be written", str(error) or type(error).__name__)
+                unanswered = isinstance(error, KazooTimeoutError)
             else:
                 pause_s = min(_REFRESH_S, lost_after_s)
                 self._say("announced" if not problem else "not announced", problem)
+                unanswered = False
+            if not unanswered:
+                self._answered_at_s = time.monotonic()
         self._session.close()
 
     def _open(self) -> None:
-        self._connected_at_s = time.monotonic()
+        self._answered_at_s = time.monotonic()
         self._client.add_listener(self._on_state)
         self._client.start_async()
 
     def _replace_session(self) -> None:
-        self._connected_at_s = time.monotonic()
+        self._answered_at_s = time.monotonic()
         try:
             session = Session(self._settings, option="discovery.zookeeper")
         except InvalidOption as error:  # its files are gone, perhaps for a moment
@@ -189,7 +201,7 @@ class Announcer:
         for group in self._written.keys() - wanted.leads.keys():
             del self._written[group]
         self._restore_leaders()
-        self._listed = there - wanted.gone
+        self._listed = frozenset(sorted(there - wanted.gone)[:_LISTED_MAX])
         return ""
 
     def _check_cluster(self) -> str:

@@ -10,18 +10,25 @@ import logging
 import os
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
+from kazoo.exceptions import ConnectionDropped, KazooException, NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.interfaces import IAsyncResult
 from kazoo.protocol.states import ZnodeStat
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
 
-from raftlog.config_ensemble import DiscoverySettings, Ensemble, EnsembleSettings, parse_ensemble
+from raftlog.config_ensemble import (
+    CREDENTIALS_FORM,
+    DiscoverySettings,
+    Ensemble,
+    EnsembleSettings,
+    parse_ensemble,
+)
 from raftlog.config_secrets import no_secret, read_secret
 from raftlog.discovery.entries import number_of
 from raftlog.errors import InvalidOption, ZooKeeperUnavailable
@@ -29,6 +36,10 @@ from raftlog.errors import InvalidOption, ZooKeeperUnavailable
 _RECONNECT_PAUSE_MAX_S = 2.0
 """The longest pause before an ensemble that is away is dialled again. No setting: it costs a few
 packets, and an ensemble that is back is used soon."""
+
+_ANSWER_BYTES_MAX = 4 << 20
+"""No answer is longer: an ensemble keeps 1 MiB in an entry by default, and the names of its entries
+are short. No setting: it bounds memory."""
 
 _log = logging.getLogger("raftlog.zookeeper")
 _log.addHandler(logging.NullHandler())
@@ -56,6 +67,7 @@ class Session:
         """`option` is the setting's name for messages. `request_timeout_s` bounds the wait for each
         answer, by default as long as a session lasts. Contacts nobody. Raises `InvalidOption`."""
         self._request_timeout_s = request_timeout_s or settings.zookeeper_session_timeout_s
+        self._end_s = float("inf")
         self.ensemble: Ensemble = parse_ensemble(settings.zookeeper, option)
         self.acl: list[ACL] = OPEN_ACL_UNSAFE
         auth: list[tuple[str, str]] = []
@@ -80,6 +92,7 @@ class Session:
             keyfile=settings.zookeeper_key_file or None,
             check_hostname=True,
         )
+        _bound_answers(self.client)
 
     def path(self, *parts: str | int) -> str:
         """The path of an entry."""
@@ -89,6 +102,11 @@ class Session:
         """Wait for the session. Raises `ZooKeeperUnavailable`."""
         if not self.client.start_async().wait(timeout_s):
             raise self.unavailable(f"no answer within {timeout_s:.4g} s")
+
+    def end_at(self, end_s: float) -> None:
+        """Wait for no answer beyond this time, as `time.monotonic` counts: a thousand that are
+        slow, each for itself in time, take long."""
+        self._end_s = end_s
 
     def unavailable(self, problem: object) -> ZooKeeperUnavailable:
         """The error for what went wrong, which may be one of kazoo's exceptions."""
@@ -144,7 +162,8 @@ class Session:
         return sorted(number for number in numbers if number is not None)
 
     def _wait(self, asked: IAsyncResult) -> Any:
-        return asked.get(timeout=self._request_timeout_s)
+        left_s = max(0.0, self._end_s - time.monotonic())
+        return asked.get(timeout=min(self._request_timeout_s, left_s))
 
     def close_later(self) -> None:
         """End the session without waiting for that."""
@@ -178,11 +197,26 @@ def connected(settings: EnsembleSettings, *, option: str, timeout_s: float) -> I
 
 def _credentials(reference: str) -> tuple[str, str]:
     """(user, password). Never shows either."""
-    option, form = "discovery.zookeeper_credentials", "a text user:password"
+    option, form = "discovery.zookeeper_credentials", CREDENTIALS_FORM
     user, colon, password = read_secret(option, reference, form).partition(":")
     if not (user and colon and password):
         raise no_secret(option, form)
     return user, password
+
+
+def _bound_answers(client: KazooClient) -> None:
+    """End the connection before an answer is read that no ensemble gives. kazoo reads as many bytes
+    as an answer claims to have, 2 GiB at most, and has no way to be told otherwise."""
+    connection = client._connection
+    read = connection._read
+
+    def read_bounded(length: int, timeout_s: float) -> bytes:
+        if length > _ANSWER_BYTES_MAX:
+            raise ConnectionDropped(f"an answer of {length} bytes")
+        found: bytes = read(length, timeout_s)
+        return found
+
+    connection._read = read_bounded
 
 
 def _check_readable(option: str, key: str, file: str) -> None:

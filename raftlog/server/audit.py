@@ -31,6 +31,7 @@ from raftlog.auth import grant_keys, quota_keys
 from raftlog.auth.caller import Caller
 from raftlog.config_audit import AuditSettings
 from raftlog.errors import Forbidden, NotLeader, PathUnusable, WriterOfAnother
+from raftlog.redaction import without_keys
 from raftlog.wire import calls
 from raftlog.wire.kv_calls import DeleteKeyCall, PutKeyCall
 
@@ -194,12 +195,15 @@ def _named(request: object) -> Iterator[str]:
 
 
 def _what(request: object, characters_max: int) -> Mapping[str, Any]:
-    """What was asked for, as far as it is not too long."""
+    """What was asked for, as far as it is not too long, and no secret."""
     if not is_dataclass(request) or isinstance(request, type):
         return {}
-    values = asdict(request)
-    texts = {name: json.dumps(value, default=str) for name, value in values.items()}
-    return {
-        name: value if len(texts[name]) <= characters_max else f"{texts[name][:characters_max]}..."
-        for name, value in values.items()
-    }
+    return {name: _shown(value, characters_max) for name, value in asdict(request).items()}
+
+
+def _shown(value: object, characters_max: int) -> object:
+    text = json.dumps(value, default=str)
+    shown = without_keys(text)
+    if len(shown) > characters_max:
+        return f"{shown[:characters_max]}..."
+    return value if shown == text else shown

@@ -10,7 +10,7 @@ import resource
 import signal
 import sys
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, MutableMapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from raftlog.config_metrics import listen_of
 from raftlog.config_tls import PemFiles
 from raftlog.core.ready import Role
 from raftlog.core.types import NodeId, Payload
+from raftlog.crash_dumps import set_core_dumps
 from raftlog.errors import (
     AcknowledgedEntriesLost,
     DiskFailed,
@@ -43,6 +44,7 @@ from raftlog.errors import (
 from raftlog.machines.topic import TopicMachine
 from raftlog.metrics.port import MetricsPort
 from raftlog.metrics.state import StateCollector
+from raftlog.redaction import without_keys
 from raftlog.server.admission import Admission, Authenticator
 from raftlog.server.announcing import announce, announcer_of
 from raftlog.server.audit import AuditLog
@@ -100,6 +102,7 @@ def run_node(
     """
     assert __debug__, "raftlog serves with its assertions on: do not start it with python -O"
     os.umask(0o077)
+    set_core_dumps(wanted=settings.server.core_dumps)
     data.mkdir(parents=True, exist_ok=True)
     keep_freed_memory()
     collect_seldom()
@@ -402,6 +405,11 @@ def _allow_open_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
+def _hide_secrets(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> dict[str, Any]:
+    """What callers name in a wrong place, such as a token as a topic, is logged as well."""
+    return {key: without_keys(v) if isinstance(v, str) else v for key, v in event.items()}
+
+
 def _log_to_stderr(level: str) -> None:
     """One JSON object a line on standard error."""
     structlog.configure(
@@ -410,6 +418,7 @@ def _log_to_stderr(level: str) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            _hide_secrets,
             structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),

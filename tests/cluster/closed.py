@@ -27,9 +27,14 @@ WATCHED_S = 55.0
 
 
 def started(
-    folder: Path, tokens_file: Path, settings: Mapping[str, str] | None = None
+    folder: Path,
+    tokens_file: Path,
+    settings: Mapping[str, str] | None = None,
+    *,
+    ports: int = 2,
 ) -> ProcessCluster:
-    """A cluster, when an operator whose token is in `folder / "operator"` is served."""
+    """A cluster, when an operator whose token is in `folder / "operator"` is served. Each node has
+    so many ports."""
     operator = folder / "operator"
     operator.write_text(made(tokens_file, "operator", "operators"))
     given = {
@@ -43,7 +48,7 @@ def started(
         return ProcessCluster.start(
             folder / "data",
             nodes=NODES,
-            port=free_ports(2 * NODES),
+            port=free_ports(ports * NODES),
             settings=[f"{key}={value}" for key, value in given.items()],
             tls=True,
         )

@@ -59,6 +59,18 @@ def test_a_line_says_who_did_what_from_where_and_what_came_of_it(tmp_path: Path)
     ]
 
 
+def test_a_token_in_a_wrong_place_is_not_kept(tmp_path: Path) -> None:
+    """Nor the end of the line hidden by what looks like the begin of a key."""
+    token = "raftlog_" + "planted-" * 6
+    audit = AuditLog(AuditSettings(file=str(tmp_path / "audit")), 1)
+    for name in (token, "x" * 150 + ":" + token, "-----BEGIN PRIVATE KEY-----\nplanted"):
+        call = DeleteTopicCall(name=name, incarnation="i1")
+        audit.called("DeleteTopic", call, ADA, PEER, "Forbidden")
+    audit.stop()
+    assert "planted" not in (tmp_path / "audit").read_text()
+    assert [line["outcome"] for line in lines(tmp_path / "audit")] == ["Forbidden"] * 3
+
+
 def test_a_file_that_is_full_makes_room_and_so_many_are_kept(tmp_path: Path) -> None:
     settings = AuditSettings(file=str(tmp_path / "audit"), file_bytes_max=4096, files_max=2)
     for start in (0, 40):  # a node that starts again appends

@@ -1,0 +1,67 @@
+"""Planted secrets of a closed cluster show nowhere in what Spark writes about its queries."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cluster.canaries import JWT_VARIABLE, WRONG_TOKEN, Planted, planted
+from tests.cluster.closed import client_by
+from tests.spark.conftest import DEADLINE_S, need_streams, run_program
+
+ROOT = Path(__file__).resolve().parents[2]
+MISTAKES = 3 * 4 + 2
+
+
+def test_no_secret_of_a_closed_cluster_shows_in_what_spark_writes(tmp_path: Path) -> None:
+    """Neither in its logs, plans, progress, event log and checkpoints, nor in a process list."""
+    need_streams()
+    with planted(tmp_path) as scene:
+        with client_by(scene.cluster, f"file:{scene.operator}") as client:
+            for topic in ("came", "went"):
+                client.create_topic(topic, "id bigint")
+        done = run_program(
+            *("-m", "tests.spark.canaries_run", str(plan_of(scene))),
+            cwd=ROOT,
+            timeout_s=2 * DEADLINE_S,
+            **{JWT_VARIABLE: scene.jwt},
+        )
+        scene.told["standard output"], scene.told["standard error"] = done.stdout, done.stderr
+        assert "READ 10" in done.stdout
+        assert "NOT REFUSED" not in done.stdout
+        assert done.stdout.count("\nREFUSED") == MISTAKES
+        files = {
+            str(file.relative_to(tmp_path)): file for file in tmp_path.rglob("*") if file.is_file()
+        }
+        assert any(name.endswith("offsets/0") for name in files)
+        events = "".join(f.read_text() for n, f in files.items() if n.startswith("spark/events/"))
+        assert "SparkListenerSQLExecutionStart" in events
+        assert "Epoch" in {span.name for span in scene.traces.spans}
+        assert not scene.leaks()
+
+
+def plan_of(scene: Planted) -> Path:
+    """The file that tells the program what to do: where its secrets are, but none of them."""
+    folder = scene.folder / "spark"
+    (folder / "events").mkdir(parents=True)
+    wrong = scene.folder / "wrong"
+    wrong.write_text(scene.canaries.plant("the wrong token", WRONG_TOKEN, wrong))
+    tls = scene.cluster.data / "tls"
+    options = {
+        "raftlog.bootstrap.servers": scene.cluster.servers,
+        "raftlog.tls.ca.file": str(tls / "ca.pem"),
+        "raftlog.tls.cert.file": str(tls / "client.pem"),
+        "raftlog.tls.key.file": str(tls / "client.key"),
+        "raftlog.auth.token": f"env:{JWT_VARIABLE}",
+        "raftlog.tracing.endpoint": scene.traces.endpoint,
+    }
+    plan = {
+        "folder": str(folder),
+        "options": options,
+        "wrong_token": str(wrong),
+        "token": str(scene.operator),
+        "key": str(tls / "client.key"),
+    }
+    file = scene.folder / "plan.json"
+    file.write_text(json.dumps(plan))
+    return file
