@@ -47,6 +47,10 @@ _DELAY_MS = 1000
 """Spans wait so long for others. No setting: OpenTelemetry's own default of 5 s would lose what a
 worker of Spark did just before it ended; OTEL_BSP_SCHEDULE_DELAY is for other programs."""
 
+_PATIENCE_S = 2.0
+"""So long a collector may take for what it is sent, tries included; then that is lost. No setting:
+whoever ends waits for it."""
+
 _propagator = TraceContextTextMapPropagator()
 
 
@@ -89,7 +93,7 @@ class Tracer:
             resource=Resource.create({"service.name": service}),
             id_generator=_Ids(),
         )
-        exporter = OTLPSpanExporter(endpoint=endpoint.rstrip("/"))
+        exporter = OTLPSpanExporter(endpoint=endpoint.rstrip("/"), timeout=_PATIENCE_S)
         self._provider.add_span_processor(
             BatchSpanProcessor(exporter, schedule_delay_millis=_DELAY_MS)
         )

@@ -76,9 +76,9 @@ def chaos(
     remove, replace, rebalance, drain, transfer, observe, unobserve. Exits with 1 if an acknowledged
     record was lost, duplicated or moved, if replicas or reads differ, or if too few were written.
     """
+    require_server_extra("chaos")
     from raftlog.chaos.run import FLOOR_PER_S, Orders, run
 
-    require_server_extra("chaos")
     kinds = _kinds(faults)
     orders = Orders(
         seed=secrets.randbelow(1_000_000) if seed is None else seed,
