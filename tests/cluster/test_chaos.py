@@ -64,6 +64,28 @@ def test_observers_are_read_killed_and_compared_like_other_nodes(tmp_path: Path)
             assert those == {1, 2, 3, 4, 5}, (kind, topic)
 
 
+@pytest.mark.timeout(600)
+def test_a_closed_cluster_is_broken_like_an_open_one(tmp_path: Path) -> None:
+    """`make soak` does it for half an hour, and replaces its certificates and tokens meanwhile."""
+    folder = tmp_path / "run"
+    order = ["chaos", "--closed", "--minutes=0", "--faults-min=2", "--faults=add,kill"]
+    order += [f"--seed={SEED}", "--floor=1", f"--data={folder}", "-o", "json"]
+    ended = CliRunner().invoke(app, order)
+    assert ended.exit_code == 0, ended.output
+    assert f"--seed {SEED} --minutes 0 --faults-min 2 --closed --faults add,kill" in ended.stderr
+    acts = [
+        json.loads(line)
+        for file in (folder / "closed").glob("audit-*.jsonl")
+        for line in file.read_text().splitlines()
+    ]
+    assert {(act["who"], act["outcome"]) for act in acts if act["call"] == "AddNode"} == {
+        ("chaos", "ok")
+    }
+    assert "encryption" not in "".join(
+        log.read_text() for log in (folder / "cluster" / "log").glob("*.log")
+    )
+
+
 @pytest.mark.usefixtures("signals_heard")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda each: each.name)
 def test_a_chaos_test_that_is_ended_while_its_cluster_starts_leaves_no_process(
