@@ -30,16 +30,21 @@ class Latest(Generic[T]):
     """
 
     def __init__(
-        self, paths: Sequence[str], read: Callable[[], T], on_problem: Callable[[str], None]
+        self,
+        paths: Sequence[str],
+        read: Callable[[], T],
+        on_problem: Callable[[str], None],
+        *,
+        first: Callable[[], T] | None = None,
     ) -> None:
-        """Reads at once, and raises what `read` does. Of later files `on_problem` is told the cause
-        of an `InvalidOption`, once."""
+        """Reads at once, by `first`, which may take its time, or by `read`, and raises what that
+        does. Of later files `on_problem` is told the cause of an `InvalidOption`, once."""
         self._paths = paths
         self._read = read
         self._on_problem = on_problem
         self._stamp = _stamp(paths)
         self._looked_at_s = time.monotonic()
-        self._value = read()
+        self._value = (first or read)()
 
     def now(self) -> T:
         """What the files hold, or held when they could last be used. The same object as long as

@@ -68,8 +68,12 @@ class Certificates:
         """Reads the files, which the `options` name; `on_problem` is told what is wrong with later
         ones. Raises `InvalidOption`."""
         paths = [path for path in files if path]
-        _usable(files, options, _REPLACED_S)
-        self._latest = Latest(paths, lambda: _usable(files, options), on_problem)
+        self._latest = Latest(
+            paths,
+            lambda: _usable(files, options),
+            on_problem,
+            first=lambda: _usable(files, options, _REPLACED_S),
+        )
 
     def current(self) -> Pem:
         """What the files hold, or held when they could last be used. The same object as long as
@@ -80,7 +84,7 @@ class Certificates:
 def _usable(files: PemFiles, options: PemFiles, patience_s: float = 0.0) -> Pem:
     reading = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(_NoPair),
-        wait=tenacity.wait_fixed(_REPLACED_S / 10),
+        wait=tenacity.wait_fixed(_REPLACED_S / 100),
         stop=tenacity.stop_after_delay(patience_s),
         reraise=True,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import stat
 import threading
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
 from raftlog import changing_files
 from raftlog.certificates import make_certificates
@@ -132,6 +134,33 @@ def test_who_starts_while_a_certificate_is_replaced_waits_for_its_key(tmp_path: 
     replacing.start()
     assert Certificates(files, OPTIONS).current().key == next_key
     replacing.join()
+
+
+def test_certificates_that_are_replaced_all_the_time_are_read_as_pairs(tmp_path: Path) -> None:
+    files = made(tmp_path)
+    made(tmp_path / "next")
+    stop = threading.Event()
+
+    def replace_again_and_again() -> None:
+        former = {file: Path(file).read_bytes() for file in (files.key, files.cert)}
+        following = files_of(tmp_path / "next", "node-1")
+        after = {files.key: Path(following.key), files.cert: Path(following.cert)}
+        for turn in itertools.count():
+            for file in (files.key, files.cert):
+                replace_whole(Path(file), former[file] if turn % 2 else after[file].read_bytes())
+            if stop.wait(0.001):
+                return
+
+    replacing = threading.Thread(target=replace_again_and_again)
+    replacing.start()
+    try:
+        for _ in range(50):
+            pem = Certificates(files, OPTIONS).current()
+            key = serialization.load_pem_private_key(pem.key, None)
+            assert x509.load_pem_x509_certificate(pem.cert).public_key() == key.public_key()
+    finally:
+        stop.set()
+        replacing.join()
 
 
 def test_a_certificate_is_not_used_with_the_former_key(
