@@ -7,6 +7,7 @@ numbers and kinds of errors, never records, keys, tokens or texts of errors.
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -16,7 +17,7 @@ from typing import NamedTuple
 
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
@@ -34,6 +35,8 @@ from opentelemetry.trace import (
     use_span,
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from raftlog.errors import InvalidOption
 
 __all__ = ["Span", "SpanIds", "Tracer"]
 """What others name in their types; each of them imports the rest where it is used."""
@@ -87,16 +90,28 @@ class Tracer:
     at most wait, and nothing waits for them: spans that a collector does not take are lost."""
 
     def __init__(self, endpoint: str, sample_ratio: float, service: str) -> None:
+        """Raises `InvalidOption` for variables of OpenTelemetry's that it does not take."""
         self._sampler = TraceIdRatioBased(sample_ratio)
-        self._provider = TracerProvider(
-            sampler=ParentBased(self._sampler),
-            resource=Resource.create({"service.name": service}),
-            id_generator=_Ids(),
-        )
-        exporter = OTLPSpanExporter(endpoint=endpoint.rstrip("/"), timeout=_PATIENCE_S)
-        self._provider.add_span_processor(
-            BatchSpanProcessor(exporter, schedule_delay_millis=_DELAY_MS)
-        )
+        # It would repeat headers that it cannot read, and with them a password.
+        logging.getLogger("opentelemetry.util.re").disabled = True
+        own = Resource.create({"service.name": service})
+        try:
+            self._provider = TracerProvider(
+                sampler=ParentBased(self._sampler),
+                resource=own.merge(OTELResourceDetector().detect()),
+                id_generator=_Ids(),
+            )
+            exporter = OTLPSpanExporter(endpoint=endpoint.rstrip("/"), timeout=_PATIENCE_S)
+            self._provider.add_span_processor(
+                BatchSpanProcessor(exporter, schedule_delay_millis=_DELAY_MS)
+            )
+        except ValueError as error:
+            raise InvalidOption(
+                option="OTEL_...",
+                problem=f"does not do: {error}",
+                advice="Correct OpenTelemetry's variables (OTEL_BSP_..., OTEL_EXPORTER_..., "
+                "OTEL_SPAN_...), or unset them.",
+            ) from None
         self._tracer = self._provider.get_tracer("raftlog")
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ from raftlog.cli.output import (
     show_table,
 )
 from raftlog.cli.session import ServersOption, session_of
+from raftlog.client.arguments import identity_argument
 from raftlog.errors import ExitCode, InvalidOption
 
 if TYPE_CHECKING:
@@ -159,7 +160,9 @@ def check(
     from raftlog.auth.caller import Caller, Means
 
     resource = _resource(topic, prefix, writer, keys, everything)
-    caller = Caller(identity=who, means=Means.TOKEN, groups=frozenset(group or ()))
+    caller = Caller(
+        identity=identity_argument("WHO", who), means=Means.TOKEN, groups=frozenset(group or ())
+    )
     with session_of(context, servers).connect() as client:
         allowed = client.acl.check(caller, right, resource)
     say(f"{who} {'has' if allowed else 'does not have'} {right} on {resource.words}")

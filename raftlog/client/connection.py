@@ -279,7 +279,7 @@ class Connection:
         stub = self._channels.streamed(address, call.name)
         data = encode_request(call, request)
         shown = self._token.shown()
-        span = self.traces.begin(call.name, None)
+        span = self.traces.begin(call.name, getattr(request, "group", None))
         carried = self.traces.metadata(span)
         replies = stub(data, timeout=timeout_s, metadata=(*self._cluster, *shown, *carried))
         try:

@@ -354,13 +354,14 @@ def _unary(
         asked: Request | None = None
         count = gate.counts.call(call.name, len(data))
         try:
-            with counting(count), gate.traces.serving(call.name, context, count):
+            with counting(count), gate.traces.serving(call.name, context, count) as served:
                 try:
                     async with gate.call(call, context) as entered:
                         await entered.admit(len(data))
                         request, body = decode_request(call, data)
                         asked = request
                         entered.check(request)
+                        served(request)
                         frame = encode_reply(call, entered.shown(await serve(request, body)))
                         await entered.answer(len(frame))
                         count.sent_bytes = len(frame)
@@ -398,13 +399,14 @@ def _stream(
     async def handle(data: bytes, context: Context) -> AsyncIterator[bytes]:
         asked: Request | None = None
         count = gate.counts.call(call.name, len(data))
-        with count, gate.traces.serving(call.name, context, count):
+        with count, gate.traces.serving(call.name, context, count) as served:
             try:
                 async with gate.call(call, context) as entered:
                     await entered.admit(len(data))
                     request, _ = decode_request(call, data)
                     asked = request
                     entered.check(request)
+                    served(request)
                     async for reply, body in serve(request):
                         frame = encode_reply(call, entered.shown(reply), body)
                         await entered.answer(len(frame))

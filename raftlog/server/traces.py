@@ -11,13 +11,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import structlog
 
 from raftlog.config_tracing import TracingSettings, check_tracing
 from raftlog.core.messages import AppendRequest, PeerMessage
 from raftlog.core.types import GroupId, NodeId
+from raftlog.machines.group_info import label_of
 from raftlog.metrics.counts import CANCELLED, OK, CallCount, WriteStage
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.server.calling import begin_span
@@ -25,7 +27,7 @@ from raftlog.transport.inbound import Context
 from raftlog.wire.traced import TracedEntry
 
 if TYPE_CHECKING:
-    from raftlog.tracing import Tracer
+    from raftlog.tracing import Span, Tracer
 
 _ENTRIES_MAX = 256
 """So many entries are followed at a time. No setting: traces are samples."""
@@ -36,7 +38,10 @@ _KEPT_S = 10.0
 _COMPLAINT_S = 60.0
 """How often the log says that a collector takes nothing. No setting."""
 
-_NOTHING: AbstractContextManager[None] = nullcontext()
+Served: TypeAlias = "Callable[[object], None]"
+"""Takes what the call asks, once it is read."""
+
+_NOTHING: AbstractContextManager[Served] = nullcontext(lambda _: None)
 
 log = structlog.get_logger(__name__)
 
@@ -61,7 +66,7 @@ class Traces:
         if settings.endpoint:
             from raftlog.tracing import Tracer
 
-            logging.getLogger("opentelemetry").addHandler(_Complaints(logging.ERROR))
+            logging.getLogger("opentelemetry").addHandler(_Complaints(logging.WARNING))
             self._tracer = Tracer(settings.endpoint, settings.sample_ratio, "raftlog-node")
         self._of_node = {"raftlog.node": node}
         self._find = find
@@ -77,7 +82,7 @@ class Traces:
 
     def serving(
         self, call: str, context: Context, count: CallCount
-    ) -> AbstractContextManager[None]:
+    ) -> AbstractContextManager[Served]:
         """The span of a call that is served here, in a task of the call's own."""
         if self._tracer is None:
             return _NOTHING
@@ -86,7 +91,7 @@ class Traces:
     @contextmanager
     def _serving(
         self, tracer: Tracer, call: str, context: Context, count: CallCount
-    ) -> Iterator[None]:
+    ) -> Iterator[Served]:
         from raftlog.tracing import carried_by, carried_in, ended
 
         asked: dict[str, str | int] = {
@@ -101,13 +106,21 @@ class Traces:
         begin_span(carried)
         failure = CANCELLED
         try:
-            yield
+            yield partial(self._asked, span)
             failure = ""
         finally:
             if carried and count.applied_at_s is not None:
                 self._part(tracer, WriteStage.ANSWER, carried, count.applied_at_s)
             failure = count.outcome if count.outcome != OK else failure
             ended(span, failure, {"raftlog.sent_bytes": count.sent_bytes})
+
+    def _asked(self, span: Span, request: object) -> None:
+        """Say what the call is about."""
+        group = getattr(request, "group", None)
+        if group is not None:
+            local = self._find(group)
+            topic = "" if local is None else label_of(local.info) or ""
+            span.set_attributes({"raftlog.group": group, "raftlog.topic": topic})
 
     def _part(
         self, tracer: Tracer, name: str, carried: str, began_s: float, ended_s: float | None = None
@@ -187,13 +200,15 @@ def _has(request: AppendRequest, entry: TracedEntry) -> bool:
 
 
 class _Complaints(logging.Handler):
-    """What OpenTelemetry says of a collector that takes nothing, as a line of the node's log."""
+    """What OpenTelemetry says of spans that are lost, as a line of the node's log: a collector does
+    not take them, or not as fast as they come."""
 
     _silent_until_s = 0.0
 
     def emit(self, record: logging.LogRecord) -> None:
         """Now and then."""
         now_s = time.monotonic()
-        if now_s >= self._silent_until_s:
+        is_lost = record.levelno >= logging.ERROR or record.msg.startswith("Queue full")
+        if is_lost and now_s >= self._silent_until_s:
             self._silent_until_s = now_s + _COMPLAINT_S
             log.warning("spans are lost", option="tracing.endpoint", cause=record.getMessage())

@@ -107,7 +107,9 @@ def test_an_append_is_one_trace_of_client_leader_and_followers(
         trace = trace_with(collector, "Append", 2 + len(STAGES) + 2)
     (asked,) = [span for span in trace if not span.parent]
     assert (asked.kind, asked.service, asked.failed) == (CLIENT, "raftlog-client", False)
-    check_write(trace, served_within(trace, asked))
+    served = served_within(trace, asked)
+    assert served.attributes["raftlog.topic"] == "t"
+    check_write(trace, served)
 
 
 def test_a_read_is_a_trace_of_client_and_replica(
@@ -118,6 +120,7 @@ def test_a_read_is_a_trace_of_client_and_replica(
         trace = trace_with(collector, "Read", 2)
     (asked,) = [span for span in trace if not span.parent]
     served = served_within(trace, asked)
+    assert served.attributes["raftlog.topic"] == "t"
     assert int(served.attributes["raftlog.sent_bytes"]) > 0
 
 

@@ -48,6 +48,26 @@ def test_without_traces_nothing_of_opentelemetry_is_loaded() -> None:
 
 
 @pytest.mark.parametrize(
+    ("variable", "value"),
+    [("OTEL_BSP_MAX_QUEUE_SIZE", "100"), ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "abc")],
+)
+def test_a_variable_that_opentelemetry_does_not_take_is_told_as_one(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(InvalidOption, match="OTEL_"):
+        Tracer("http://127.0.0.1:1", 1.0, "s")
+
+
+def test_headers_that_cannot_be_read_are_not_shown(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization: Bearer s3cret-canary")
+    Tracer("http://127.0.0.1:1", 1.0, "s").close()
+    assert "canary" not in caplog.text
+
+
+@pytest.mark.parametrize(
     "endpoint", ["h:4317", "http://", "http://h", "http://h:0", "http://h:1/v1"]
 )
 def test_an_endpoint_that_is_none_is_refused_by_name(endpoint: str) -> None:
