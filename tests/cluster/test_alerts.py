@@ -297,7 +297,10 @@ def byte_flipped_at_rest(scene: Scene) -> Iterator[Labels]:
     leader, node, other = scene.topic("flipped")
     with scene.cut((node, leader), (node, other)):
         segment = scene.segment(node, "flipped")
-        flip(segment, segment.read_bytes().index(TEXT[1000:1100].encode()))
+        part = TEXT[1000:1100].encode()
+        # What others have on disk is applied before it is on this one's.
+        wait_for(lambda: part in segment.read_bytes(), "the record on the node's disk", WAIT_S)
+        flip(segment, segment.read_bytes().index(part))
         scene.client.scrub()
         yield {"instance": scene.instance(node)}
 
