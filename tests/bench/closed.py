@@ -50,8 +50,8 @@ _PLAN = Plan(seconds=5.0, warm_up_s=1.0)
 _TOKEN_VARIABLE = "TOKEN_OF_THE_BENCHMARK"
 
 _IDLE_TOPICS = 1000
-_IDLE_S = 30.0
-_SCRAPE_EVERY_S = 15.0
+_IDLE_S = 60.0
+_SCRAPE_EVERY_S = 60.0
 """As Prometheus does by default."""
 
 _SCANNED_ROWS = 4_000_000
