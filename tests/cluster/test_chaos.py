@@ -45,7 +45,6 @@ def test_every_promise_is_kept_over_at_least_twenty_faults_of_all_classes() -> N
     shutil.rmtree(folder)  # kept if this fails
 
 
-@pytest.mark.soak  # they come and go in the test above as well
 @pytest.mark.timeout(600)
 def test_observers_are_read_killed_and_compared_like_other_nodes(tmp_path: Path) -> None:
     """The second one may pull from the first."""

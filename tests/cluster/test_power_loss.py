@@ -285,9 +285,9 @@ def tell(loaded: LoadedCluster) -> None:
 
 @pytest.mark.timeout(600)
 def test_power_losses_on_one_node_and_on_all_lose_nothing_acknowledged(tmp_path: Path) -> None:
-    """CHECKLIST 21, 22, 24, 77: 6 on one node, 6 on all three."""
+    """CHECKLIST 21, 22, 24, 77: 10 on one node, 10 on all three."""
     with running(tmp_path) as loaded:
-        lose_power_in_rounds(loaded, 6)
+        lose_power_in_rounds(loaded, 10)
         tell(loaded)
 
 
