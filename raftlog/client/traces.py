@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
@@ -28,10 +29,12 @@ class Traces:
         check_tracing(settings.tracing_endpoint, _OPTION)
         self._settings = settings
         self._tracer: Tracer | None = None
+        self._making = threading.Lock()
 
     def begin_again(self) -> None:
         """In a forked child: the parent's tracer has threads there."""
         leave_alone(self._tracer)
+        self._making = threading.Lock()
         self._tracer = None
 
     def close(self) -> None:
@@ -103,16 +106,16 @@ class Traces:
         return self._made().root("Epoch", _ids(topic, key), attributes)
 
     def _made(self) -> Tracer:
-        """This process's tracer. Two threads may make one each, and then both are used."""
-        tracer = self._tracer
-        if tracer is None:
-            from raftlog.tracing import Tracer
+        """This process's tracer, made when it is needed: it loads OpenTelemetry."""
+        with self._making:
+            if self._tracer is None:
+                from raftlog.tracing import Tracer
 
-            settings = self._settings
-            tracer = self._tracer = Tracer(
-                settings.tracing_endpoint, settings.tracing_sample_ratio, "raftlog-client"
-            )
-        return tracer
+                settings = self._settings
+                self._tracer = Tracer(
+                    settings.tracing_endpoint, settings.tracing_sample_ratio, "raftlog-client"
+                )
+            return self._tracer
 
 
 def _ids(topic: TopicInfo, key: EpochKey) -> SpanIds:

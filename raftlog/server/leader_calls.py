@@ -84,15 +84,20 @@ async def _ask(
     except MalformedRequest:
         raise NotLeader(group=group) from None  # no raftlog listens there
     except grpc.aio.AioRpcError as error:
-        raise _typed_error(error, group) from None
+        typed = _typed_error(error)
+        if typed is None:
+            channels.let_go(address)
+            typed = NotLeader(group=group)
+        raise typed from None
 
 
-def _typed_error(error: grpc.aio.AioRpcError, group: GroupId) -> RaftlogError:
-    """The typed error that a node sent, or `NotLeader` where the connection itself failed."""
+def _typed_error(error: grpc.aio.AioRpcError) -> RaftlogError | None:
+    """The typed error that a node sent; None where the connection itself failed, or no raftlog
+    listens there."""
     for key, value in error.trailing_metadata() or ():
         if key == ERROR_METADATA_KEY and isinstance(value, bytes):
             try:
                 return decode_error(value)
             except MalformedRequest:
-                break  # no raftlog listens there
-    return NotLeader(group=group)
+                break
+    return None

@@ -118,7 +118,7 @@ class Node:
         """What the node counts for Prometheus."""
         self.traces = Traces(settings.tracing, self.node, self._replica)
         """What the node tells a collector of spans."""
-        self._effects = self._on_loop(compactor)
+        self._effects = self._on_loop()
         self._passed_over: deque[DamagePassedOver] = deque()
         """What was met when files were opened, on any thread; still to be counted."""
         chance, timing = random.Random(), settings.raft.timing()
@@ -141,13 +141,13 @@ class Node:
             limits=_limits(settings),
         )
 
-    def _on_loop(self, compactor: Compactor) -> LoopEffects:
+    def _on_loop(self) -> LoopEffects:
         return LoopEffects(
             links=self.links,
             writers=self._workers,
             readers=self._readers,
             compactions=self._compactions,
-            compactor=compactor,
+            compactor=self._compactor,
             counts=self.counts,
             traces=self.traces,
             report=self._report,

@@ -208,7 +208,8 @@ class _Complaints(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Now and then."""
         now_s = time.monotonic()
-        is_lost = record.levelno >= logging.ERROR or record.msg.startswith("Queue full")
+        said = record.getMessage()
+        is_lost = record.levelno >= logging.ERROR or said.startswith("Queue full")
         if is_lost and now_s >= self._silent_until_s:
             self._silent_until_s = now_s + _COMPLAINT_S
-            log.warning("spans are lost", option="tracing.endpoint", cause=record.getMessage())
+            log.warning("spans are lost", option="tracing.endpoint", cause=said)

@@ -11,8 +11,9 @@ from raftlog.config_hosts import moved
 from raftlog.core.types import NodeId
 from raftlog.tls import Certificates, ChannelOptions, Pem, open_aio_channel, peer_name
 
-_CALL_S = 5.0
-"""Calls that are under way when a certificate is replaced have so long to end. No setting."""
+_CALLS_END_S = 30.0
+"""Calls over a channel that is let go have so long to end by themselves: longer than any of them
+takes, because what is cut off looks to its caller like being cancelled. No setting."""
 
 
 class _Kept(NamedTuple):
@@ -31,7 +32,7 @@ class PeerChannels:
         self.certificates = certificates
         self._port_offset = port_offset if certificates is not None else 0
         self._kept: dict[str, _Kept] = {}
-        """By address: as many as nodes ever had some."""
+        """By address; where nobody answers, none."""
         self._closing: set[asyncio.Future[None]] = set()
 
     @property
@@ -55,18 +56,28 @@ class PeerChannels:
         address, pem = self.address(of_node), self._pem()
         kept = self._kept.get(address)
         if kept is None or kept.pem is not pem:
-            if kept is not None:
-                self._closing.add(closing := asyncio.ensure_future(kept.channel.close(_CALL_S)))
-                closing.add_done_callback(self._closing.discard)
-            kept = _Kept(open_aio_channel(address, pem, options), pem)
-            self._kept[address] = kept
+            self.let_go(of_node)
+            kept = self._kept[address] = _Kept(open_aio_channel(address, pem, options), pem)
         return kept.channel
 
+    def let_go(self, of_node: str) -> None:
+        """Keep the channel of `to_any` no longer: nobody answers there, and a node that is gone for
+        good is not to be dialled for ever."""
+        kept = self._kept.pop(self.address(of_node), None)
+        if kept is not None:
+            closing = asyncio.ensure_future(kept.channel.close(_CALLS_END_S))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
     async def close(self) -> None:
-        """Close those that are kept."""
+        """Close those that are kept, at once."""
         kept = [each.channel for each in self._kept.values()]
         self._kept.clear()
-        await asyncio.gather(*self._closing, *(channel.close() for channel in kept))
+        for closing in self._closing:
+            closing.cancel()
+        await asyncio.gather(
+            *self._closing, *(channel.close() for channel in kept), return_exceptions=True
+        )
 
     def _pem(self) -> Pem | None:
         return self.certificates.current() if self.certificates is not None else None

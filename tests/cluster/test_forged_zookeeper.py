@@ -14,10 +14,9 @@ import ssl
 import struct
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,7 @@ from raftlog.wire.codec import encode_reply
 from tests.cluster.closed import knows, made, started
 from tests.cluster.test_foreign_addresses import answering
 from tests.discovery.forged_ensemble import ForgedEnsemble, welcome
+from tests.discovery.listening import Listening
 from tests.fuzz.node_watch import GROWTH_BYTES_MAX, NodeWatch
 
 WAIT_S = 60.0
@@ -220,30 +220,19 @@ def test_what_an_impostor_says_of_itself_is_no_command_to_a_terminal(
 # ---------------------------------------------------------------- an impostor of a closed cluster
 
 
-class Impostor:
+class Impostor(Listening):
     """Listens with a certificate, and keeps every byte that somebody sends to it."""
 
     def __init__(self, cert: Path, key: Path) -> None:
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(cert, key)
         self._context.set_alpn_protocols(["h2"])
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self.refused = self.accepted = 0
         self.heard = b""
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self) -> None:
-        self._listener.close()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = self._listener.accept()
-                connection.settimeout(SOON_S)
-                threading.Thread(target=self._listen, args=(connection,), daemon=True).start()
+        super().__init__(self._listen)
 
     def _listen(self, connection: socket.socket) -> None:
+        connection.settimeout(SOON_S)
         try:
             encrypted = self._context.wrap_socket(connection, server_side=True)
             encrypted.sendall(struct.pack("!I", 0)[1:] + b"\x04\0\0\0\0\0")  # HTTP/2's settings

@@ -5,8 +5,9 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
+
+from tests.discovery.listening import Listening
 
 STAT = struct.pack("!qqqqiiiqiiq", 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 1)
 _PING, _AUTH = -2, -4
@@ -34,52 +35,19 @@ def _text(raw: bytes) -> bytes:
     return struct.pack("!i", len(raw)) + raw
 
 
-class ForgedEnsemble:
-    """Listens until it is closed. What it answers may be changed while it runs."""
+class ForgedEnsemble(Listening):
+    """Answers as an ensemble does. What it has may be changed while it runs."""
 
     def __init__(self) -> None:
         self.data: Mapping[str, bytes] = {}
         """By path, below the cluster's."""
         self.names: Mapping[str, Sequence[bytes]] = {}
         """What stands in which folder, likewise."""
-        self.talk: Callable[[socket.socket], None] = self.answer
-        """What it does with a connection."""
         self.pause_s = 0.0
         """Before each answer."""
-        self.connections = 0
         self.asked: set[str] = set()
         """The paths that somebody asked for."""
-        self._open: list[socket.socket] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.where = f"127.0.0.1:{self._listener.getsockname()[1]}/raftlog"
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self) -> None:
-        """End all connections."""
-        for each in (self._listener, *self._open):
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
-
-    def become(self, talk: Callable[[socket.socket], None]) -> None:
-        """Do something else from now on, also with who is connected: they come again."""
-        self.talk = talk
-        for each in self._open:
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = self._listener.accept()
-                self.connections += 1
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self._open.append(connection)
-                threading.Thread(target=self._meet, args=(connection,), daemon=True).start()
-
-    def _meet(self, connection: socket.socket) -> None:
-        with suppress(OSError, struct.error), connection:
-            self.talk(connection)
+        super().__init__(self.answer)
 
     def answer(self, connection: socket.socket) -> None:
         """As an ensemble does, with the forged entries. What is written is forgotten."""

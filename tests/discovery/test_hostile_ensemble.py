@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 
 import pytest
 
@@ -18,22 +16,13 @@ from raftlog.discovery.announcer import Announcer
 from raftlog.discovery.directory import look_up
 from raftlog.discovery.entries import ClusterEntry, Founder, NodeEntry
 from raftlog.errors import ZooKeeperUnavailable
+from tests.discovery.forged_ensemble import STAT, frame, header, welcome
+from tests.discovery.listening import Listening
 
 pytestmark = pytest.mark.slow
 
 WAIT_S = 30.0
-STAT = struct.pack("!qqqqiiiqiiq", 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 1)
-
-
-def frame(content: bytes) -> bytes:
-    return struct.pack("!i", len(content)) + content
-
-
-def header(xid: int, error: int = 0) -> bytes:
-    return struct.pack("!iqi", xid, 1, error)
-
-
-WELCOME = frame(struct.pack("!iiqi", 0, 1000, 7, 16) + b"p" * 16 + b"\x00")
+WELCOME = welcome(1000)
 
 ANSWERS: dict[str, Callable[[int], bytes]] = {
     "to another request": lambda xid: frame(header(xid + 7)),
@@ -47,37 +36,23 @@ ANSWERS: dict[str, Callable[[int], bytes]] = {
 }
 
 
-class Impostor:
+class Impostor(Listening):
     """Welcomes every session, then gives each request the same kind of answer."""
 
     def __init__(self) -> None:
         self.answer: Callable[[int], bytes] | None = None
         """None: it sends noise at once."""
-        self.sessions = 0
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.where = f"127.0.0.1:{self._listener.getsockname()[1]}/raftlog"
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__(self._answer)
 
-    def close(self) -> None:
-        self._listener.close()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = self._listener.accept()
-                self.sessions += 1
-                threading.Thread(target=self._talk, args=(connection,), daemon=True).start()
-
-    def _talk(self, connection: socket.socket) -> None:
-        with suppress(OSError), connection:
-            connection.recv(4096)
-            if self.answer is None:
-                connection.sendall(os.urandom(1000))
-                return
-            connection.sendall(WELCOME)
-            while data := connection.recv(4096):
-                (xid,) = struct.unpack_from("!i", data, 4)
-                connection.sendall(frame(header(xid)) if xid == -2 else self.answer(xid))
+    def _answer(self, connection: socket.socket) -> None:
+        connection.recv(4096)
+        if self.answer is None:
+            connection.sendall(os.urandom(1000))
+            return
+        connection.sendall(WELCOME)
+        while data := connection.recv(4096):
+            (xid,) = struct.unpack_from("!i", data, 4)
+            connection.sendall(frame(header(xid)) if xid == -2 else self.answer(xid))
 
 
 @pytest.fixture
@@ -119,6 +94,6 @@ def test_a_node_gets_over_an_answer_that_ends_kazoo_s_thread(impostor: Impostor,
     )
     announcer.start()
     try:
-        wait_for(lambda: impostor.sessions >= 3, "the node to come back", WAIT_S)
+        wait_for(lambda: impostor.connections >= 3, "the node to come back", WAIT_S)
     finally:
         announcer.stop(WAIT_S)
