@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -14,8 +16,9 @@ from raftlog.client.connect import connect
 from raftlog.client.log_client import LogClient
 from raftlog.config import load
 from raftlog.errors import TopicNotFound
-from raftlog.machines.commands import AttemptReference, EpochKey
+from raftlog.machines.commands import AttemptReference
 from tests.tracing.collector import Collector, KeptSpan, collecting
+from tests.tracing.staged_rows import KEY, TOPIC
 
 WAIT_S = 60.0
 NODES = 3
@@ -124,30 +127,23 @@ def test_a_read_is_a_trace_of_client_and_replica(
     assert int(served.attributes["raftlog.sent_bytes"]) > 0
 
 
-def staged(servers: str, endpoint: str, key: EpochKey, rows: int) -> AttemptReference:
-    """In a process of its own, as Spark's tasks are."""
-    with traced(servers, endpoint) as client:
-        attempt = client.attempt("t", key, create_writer=True)
-        batch = next(iter(client.read("t"))).slice(0, 1)
-        for _ in range(rows):
-            attempt.write(batch)
-        reference = attempt.finish()
-        assert reference is not None
-        return reference
-
-
 def test_an_epoch_is_one_trace_of_all_processes_that_write_it(
     cluster: ProcessCluster, collector: Collector
 ) -> None:
-    key = EpochKey(writer="w", query_id="q", run="r", epoch=0, streaming=False)
-    with multiprocessing.get_context("spawn").Pool(2) as pool:
-        tasks = [
-            pool.apply_async(staged, (cluster.servers, collector.endpoint, key, rows))
-            for rows in (1, 2)
-        ]
-        attempts = [task.get(WAIT_S) for task in tasks]
+    program = (sys.executable, "-m", "tests.tracing.staged_rows")
+    tasks = [
+        subprocess.Popen(
+            [*program, cluster.servers, collector.endpoint, str(rows)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rows in (1, 2)
+    ]
+    attempts = [
+        AttemptReference(**json.loads(task.communicate(timeout=WAIT_S)[0])) for task in tasks
+    ]
     with traced(cluster.servers, collector.endpoint) as client:
-        client.commit_epoch("t", key, attempts)
+        client.commit_epoch(TOPIC, KEY, attempts)
         trace = trace_with(collector, "Epoch", 1 + 3 * (2 + len(STAGES) + 2))
     (root,) = [span for span in trace if not span.parent]
     asked = parts(trace, root)
