@@ -6,8 +6,7 @@ Spark stores and compares the JSON's text, so its keys are sorted and nothing in
     {"topics": {"flights": {"start": "latest"}}, "v": 1}          the initial offset
     {"topics": {"*": {"start": "latest"}}, "v": 1}                that of a pattern
 
-`cluster` is the id of the topics' cluster. An offset without it, which earlier versions wrote, is
-accepted by any cluster; the next offset that is not idle has it.
+`cluster` is the id of the topics' cluster. Only the initial offset lacks it.
 
 Spark asks for the initial offset more than once within batch 0, and a Python source cannot remember
 its answer. So the initial offset is symbolic (`start`: earliest, latest, a number, a time or an
@@ -201,10 +200,7 @@ def _unreadable(given: object, problem: str) -> DataLoss:
 
 
 def cluster_of(json_object: Mapping[str, Any]) -> str | None:
-    """The id of an offset's cluster.
-
-    None if an earlier version wrote the offset, or if it is the initial offset.
-    """
+    """The id of an offset's cluster; None if it is the initial offset."""
     found = _object(json_object).get("cluster")
     if found is not None and not isinstance(found, str):
         raise _unreadable(json_object, "names a cluster that is none")

@@ -109,7 +109,7 @@ class RaftlogPartition(InputPartition):
     """One task's records: a piece of a large topic, pieces of it with gaps in between that no
     filter lets through, or pieces of several small topics.
 
-    `cluster_id` is None if a checkpoint of an earlier version does not have it.
+    `cluster_id` is None if the stream's offset is the initial one, which names no cluster.
     """
 
     def __init__(self, pieces: Sequence[Piece], cluster_id: str | None) -> None:

@@ -20,7 +20,7 @@ import tomllib
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import ValidationError, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, SettingsConfigDict
@@ -39,7 +39,7 @@ from raftlog.config_problems import (
 )
 from raftlog.config_raft import RaftSettings
 from raftlog.config_secrets import refuse_no_reference
-from raftlog.config_section import GIB, KIB, MIB, Renamed, Section, limits, setting
+from raftlog.config_section import GIB, KIB, MIB, Section, limits, setting
 from raftlog.config_tls import PemFiles, TlsSettings, client_files, refuse_half_tls
 from raftlog.config_tracing import TracingSettings, refuse_bad_endpoint
 from raftlog.errors import InvalidOption
@@ -54,8 +54,6 @@ _MESSAGE_OVERHEAD_BYTES = MIB
 
 class ClientSettings(EnsembleSettings):
     """What a client, the command line and Spark's tasks need."""
-
-    renamed: ClassVar[dict[str, Renamed]] = {"attempt_timeout_s": Renamed("try_timeout_s")}
 
     bootstrap_servers: str = setting(
         "127.0.0.1:7401,127.0.0.1:7402,127.0.0.1:7403",
@@ -273,15 +271,6 @@ class ServerSettings(Section):
 
 class StorageSettings(Section):
     """Log files. Bytes are durable once synced; a failed sync ends the process."""
-
-    renamed: ClassVar[dict[str, Renamed]] = {
-        "cache_bytes_max": Renamed(
-            "payload_cache_bytes_max",
-            "storage.cache_bytes_max, the cache of one topic, is now "
-            "storage.payload_cache_bytes_max, one budget for all topics of a node. Its value is "
-            "used for that: rename the key and raise it, or leave it out.",
-        )
-    }
 
     segment_bytes_max: int = setting(
         64 * MIB,

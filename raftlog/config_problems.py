@@ -34,7 +34,7 @@ def refuse_unknown_variables(sections: Sections, variables: Iterable[str]) -> No
 def refuse_unknown(sections: Sections, section: str, key: str | None, written: str) -> None:
     """`key` is None for a whole section. `written` is the name as in the file or variable."""
     known = sections.get(section)
-    if known is not None and (key is None or key in known.model_fields or key in known.renamed):
+    if known is not None and (key is None or key in known.model_fields):
         return
     as_variable = written.startswith(PREFIX)
     names = [f"{name}.{key}" for name, of in sections.items() for key in of.model_fields]
@@ -58,7 +58,7 @@ def invalid_value(
     """The first error that pydantic found, in our words. Shows numbers, never texts."""
     first = error.errors(include_url=False)[0]
     section, key = (str(part) for part in first["loc"][:2])
-    origin = _origin(sections[section], section, key, flags)
+    origin = _origin(section, key, flags)
     facts = sections[section].model_json_schema()["properties"][key]
     return InvalidOption(
         option=f"{section}.{key}",
@@ -154,12 +154,9 @@ def _share(whole: float, parts: int) -> float:
     return whole // parts if isinstance(whole, int) else whole / parts
 
 
-def _origin(table: type[Section], section: str, key: str, flags: Mapping[str, Any]) -> str:
-    """The flag or the variable that gives the key, by its name now or an earlier one; "" if none
-    does."""
-    former = (old for old, renamed in table.renamed.items() if renamed.now == key)
-    names = {key, *former}
-    if names & flags.get(section, {}).keys():
+def _origin(section: str, key: str, flags: Mapping[str, Any]) -> str:
+    """The flag or the variable that gives the key; "" if none does."""
+    if key in flags.get(section, {}):
         return "--set"
-    variables = (f"{PREFIX}{section}__{name}".upper() for name in sorted(names))
-    return next((f"the variable {each}" for each in variables if each in os.environ), "")
+    variable = f"{PREFIX}{section}__{key}".upper()
+    return f"the variable {variable}" if variable in os.environ else ""

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
-from raftlog.config_section import KIB, MIB, Renamed, Section, setting
+from raftlog.config_section import KIB, MIB, Section, setting
 from raftlog.core.types import RaftTiming, lease_length_us
 
 
 class RaftSettings(Section):
     """Consensus. Seconds here become ticks: `timing()`."""
-
-    renamed: ClassVar[dict[str, Renamed]] = {
-        "quiet_after_s": Renamed("quiesce_after_s"),
-        "quiet_refresh_s": Renamed("quiesce_refresh_s"),
-    }
 
     tick_interval_s: float = setting(
         0.05, "The core's unit of time. All times below are multiples of it.", gt=0, le=1

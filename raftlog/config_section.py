@@ -6,13 +6,12 @@ The arguments of the Python API are checked here too, by the bounds of the same 
 from __future__ import annotations
 
 import datetime
-import warnings
 from collections.abc import Mapping
 from numbers import Integral, Real
 from reprlib import repr as shortened
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from raftlog.errors import InvalidOption
 
@@ -26,22 +25,12 @@ def setting(default: Any, reason: str, **bounds: Any) -> Any:
     return Field(default=default, description=reason, **bounds)
 
 
-class Renamed(NamedTuple):
-    """The new name of a key. If both names are given, the new one counts."""
-
-    now: str
-    advice: str = ""
-
-
 class Section(BaseModel):
     """One table of the file. Frozen. An unknown key is an error."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True
     )
-
-    renamed: ClassVar[dict[str, Renamed]] = {}
-    """Keys by their names in earlier versions. Files that use them load, with a warning."""
 
     @classmethod
     def bounds(cls, key: str) -> tuple[float | None, float | None]:
@@ -53,19 +42,6 @@ class Section(BaseModel):
             next((bound for bound in least if bound is not None), None),
             next((bound for bound in greatest if bound is not None), None),
         )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _by_their_names_now(cls, given: Any) -> Any:
-        former = cls.renamed.keys() & given.keys() if isinstance(given, dict) else ()
-        if not former:
-            return given
-        for old in sorted(former):
-            now, advice = cls.renamed[old]
-            advice = advice or f"{old} is now {now}: rename the key."
-            warnings.warn(advice, FutureWarning, stacklevel=2)
-        known = {name: value for name, value in given.items() if name not in former}
-        return {cls.renamed[old].now: given[old] for old in former} | known
 
     def with_arguments(self, **given: Any) -> Self:
         """A copy with the arguments of a Python call that are not None; checks every value.

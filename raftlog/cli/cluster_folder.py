@@ -23,7 +23,7 @@ import threading
 import time
 import tomllib
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -156,7 +156,7 @@ def _record(cluster: ClusterFolder) -> None:
         f"format = {FORMAT}",
         f"cluster_id = {json.dumps(cluster.cluster_id)}",
         f"founders = {json.dumps(cluster.founders)}",
-        *([f"removed = {json.dumps(cluster.removed)}"] if cluster.removed else ()),
+        f"removed = {json.dumps(cluster.removed)}",
         "",
         "[nodes]",
         *(f"{node} = {json.dumps(address)}" for node, address in cluster.addresses.items()),
@@ -215,8 +215,8 @@ def open_folder(folder: Path) -> ClusterFolder:
         folder=folder,
         cluster_id=_cluster_id(file, table),
         addresses=addresses,
-        founders=_nodes(file, table, "founders", addresses),
-        removed=_nodes(file, table, "removed", ()),
+        founders=_nodes(file, table, "founders"),
+        removed=_nodes(file, table, "removed"),
     )
 
 
@@ -242,12 +242,12 @@ def _addresses(file: Path, table: dict[str, Any]) -> dict[int, str]:
     return dict(sorted(addresses.items()))
 
 
-def _nodes(file: Path, table: dict[str, Any], name: str, default: Iterable[int]) -> tuple[int, ...]:
-    """By default all nodes are founders: so it was before nodes could be added."""
-    nodes = table.get(name, list(default))
-    are_nodes = isinstance(nodes, list) and all(type(each) is int and each > 0 for each in nodes)
-    if not are_nodes or len(set(nodes)) < len(nodes):
-        raise _unreadable(file, f"{name} is no list of different nodes")
+def _nodes(file: Path, table: dict[str, Any], name: str) -> tuple[int, ...]:
+    nodes = table.get(name)
+    if not isinstance(nodes, list) or not all(type(each) is int and each > 0 for each in nodes):
+        raise _unreadable(file, f"{name} is no list of nodes")
+    if len(set(nodes)) < len(nodes):
+        raise _unreadable(file, f"{name} names a node twice")
     return tuple(sorted(nodes))
 
 

@@ -117,16 +117,14 @@ def joined_cluster(folder: Path, node: int, session: Session) -> ClusterFolder:
         raise DataFolderForeign(
             folder=str(folder), found=f"cluster {known.cluster_id}", wanted=f"cluster {cluster_id}"
         )
-    # A leader of an older version names no founders: then it is known who votes now.
-    told = reply.founders or next(each.voters for each in reply.groups if not each.group)
     # Only a folder that it founded the cluster with makes a node a founder. A wiped one would be
     # none: it has forgotten its votes.
-    is_founder = known is not None and node in known.founders and node in told
+    is_founder = known is not None and node in known.founders and node in reply.founders
     cluster = replace(
         known or new_cluster(folder, addresses=found),
         cluster_id=cluster_id,
         addresses=(known.addresses if known is not None else {}) | found,
-        founders=tuple(int(each) for each in told if each != node or is_founder),
+        founders=tuple(int(each) for each in reply.founders if each != node or is_founder),
     )
     record(cluster)
     return cluster

@@ -12,13 +12,13 @@ from raftlog.cli.output import say
 from raftlog.cli.times import UNITS_S
 from raftlog.errors import InvalidOption
 from raftlog.machines.settings import (
+    ADVICE_ON_SETTINGS,
     RETENTION_BYTES,
     RETENTION_RECORDS,
     RETENTION_S,
     RETENTION_UNREAD_BYTES,
     RETENTION_UNREAD_S,
     TopicSetting,
-    advice_on_settings,
     problem_of_setting,
     value_of,
 )
@@ -114,7 +114,7 @@ def setting_value(name: str, text: str) -> int | None:
     """The setting's value; None: the default. Raises `InvalidOption`."""
     unknown = problem_of_setting(TopicSetting(name=name, value=0))
     if unknown is not None:
-        raise InvalidOption(option=name, problem=unknown, advice=advice_on_settings())
+        raise InvalidOption(option=name, problem=unknown, advice=ADVICE_ON_SETTINGS)
     return amount(name, text, _UNITS.get(name, {}))
 
 

@@ -12,7 +12,7 @@ from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import InvalidOption, InvalidTopicName
 from raftlog.machines.commands import AttemptReference, TopicInfo
 from raftlog.machines.limits import INTEGER_MAX, REPLICAS_MAX
-from raftlog.machines.settings import TopicSetting, advice_on_settings, problem_of_setting
+from raftlog.machines.settings import ADVICE_ON_SETTINGS, TopicSetting, problem_of_setting
 from raftlog.machines.topic_names import is_topic_name
 from raftlog.redaction import shown_address, without_keys
 
@@ -154,7 +154,7 @@ def settings_argument(settings: object) -> tuple[TopicSetting, ...]:
 
 
 def _setting(name: object, value: object) -> TopicSetting:
-    advice = advice_on_settings()
+    advice = ADVICE_ON_SETTINGS
     if isinstance(value, bool) or not isinstance(value, int | None):
         problem: str | None = f"is of type {type(value).__name__}, not a whole number"
     else:

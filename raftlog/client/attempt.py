@@ -42,7 +42,6 @@ class Attempt:
         self._buffer = BatchBuffer(
             topic.schema,
             compression=settings.compression,
-            planes=topic.takes_planes,
             batch_bytes=settings.batch_bytes,
         )
         self._window = Window(connection, topic.group, STAGE, settings.max_in_flight)

@@ -677,7 +677,6 @@ class ClusterMembers:
     def _set_duty(
         self, node: int, *, draining: bool, leaving: bool, keeps_leaving: bool = False
     ) -> None:
-        """Before rules 8, `leaving` counts also where it should stay as it is."""
         whole_argument("node", node, least=1, most=INTEGER_MAX)
         call = SetDuty(
             node=NodeId(node), draining=draining, leaving=leaving, keeps_leaving=keeps_leaving

@@ -11,7 +11,6 @@ from raftlog.machines.outcomes import EpochCommitted
 from raftlog.wire.calls import (
     ABORT_EPOCH,
     COMMIT_EPOCH,
-    OVERWRITE,
     AbortEpochCall,
     CommitEpochCall,
 )
@@ -50,9 +49,10 @@ def make_visible(
         create_writer=create_writer,
         transient_writer=transient_writer,
         plan=plan,
+        overwrite=overwrite,
     )
     with connection.traces.committing(topic, key):
-        return connection.call_leader(topic.group, OVERWRITE if overwrite else COMMIT_EPOCH, call)
+        return connection.call_leader(topic.group, COMMIT_EPOCH, call)
 
 
 def drop(connection: Connection, topic: TopicInfo, key: EpochKey) -> int:

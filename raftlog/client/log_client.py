@@ -140,7 +140,6 @@ class LogClient(TopicReads):
             InvalidTopicName: No topic can have this name.
             InvalidOption: No topic can have this schema or these settings.
             TooFewNodes: There are fewer nodes than `replicas`.
-            RulesTooOld: The cluster's rules do not know settings, or one of the types, yet.
         """
         changes = settings_argument(settings or {})
         return topics.create(
@@ -172,7 +171,6 @@ class LogClient(TopicReads):
 
         Raises:
             InvalidOption: There is no such setting, or it cannot have the value.
-            RulesTooOld: The cluster's rules do not know settings yet.
         """
         changes = settings_argument(settings)
         info = self._known(topic, Right.ALTER)
@@ -205,8 +203,6 @@ class LogClient(TopicReads):
             SchemaMismatch: A type does not hold each value of its column.
             SchemaChanged: Somebody else altered the topic since, in another way.
             InvalidOption: There is no such column, or no topic can have one like this.
-            RulesTooOld: The cluster's rules do not know changes of columns, or one of the types,
-                yet.
         """
         info = self._known(topic, Right.ALTER)
         changes = column_changes(info, add, types, rename, drop, drop_not_null)
@@ -293,7 +289,6 @@ class LogClient(TopicReads):
 
         Raises:
             InvalidOption: `before` is no offset.
-            RulesTooOld: The topic's rules do not know trims yet.
         """
         TrimArguments().with_values(before=before)
         info = self._known(topic, Right.DELETE)

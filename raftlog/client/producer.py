@@ -63,7 +63,6 @@ class Producer:
         self._buffer = BatchBuffer(
             topic.schema,
             compression=settings.compression,
-            planes=topic.takes_planes,
             batch_bytes=settings.batch_bytes,
         )
         self._window = Window(connection, topic.group, APPEND, settings.max_in_flight)

@@ -8,23 +8,21 @@ from raftlog.client.arguments import topic_argument
 from raftlog.client.connection import Connection
 from raftlog.client.retries import Deadline
 from raftlog.core.types import CONTROLLER_GROUP
-from raftlog.errors import RulesTooOld, TopicNotFound, TopicRecreated
+from raftlog.errors import TopicNotFound, TopicRecreated
 from raftlog.machines.commands import AlterSchema, TopicInfo
-from raftlog.machines.evolution import ColumnChange, later_change
-from raftlog.machines.schema import RULES_WITH_TYPES, Schema, later_type
+from raftlog.machines.evolution import ColumnChange
+from raftlog.machines.schema import Schema
 from raftlog.machines.settings import TopicSetting
 from raftlog.wire.calls import (
     ALTER_SCHEMA,
     ALTER_TOPIC,
     CREATE_TOPIC,
     DELETE_TOPIC,
-    DESCRIBE_CLUSTER,
     DESCRIBE_TOPIC,
     LIST_TOPICS,
     AlterTopicCall,
     CreateTopicCall,
     DeleteTopicCall,
-    DescribeCluster,
     DescribeTopic,
     ListTopics,
 )
@@ -40,9 +38,6 @@ def create(
     replicas: int,
 ) -> TopicInfo:
     """Create the topic under a new incarnation."""
-    kind = later_type(field.type for field in schema.fields)
-    if kind is not None:
-        _check_rules(connection, name, f"The type {kind}")
     call = CreateTopicCall(
         name=name,
         incarnation=uuid.uuid4().hex,
@@ -64,9 +59,6 @@ def alter_schema(
     connection: Connection, topic: TopicInfo, changes: tuple[ColumnChange, ...]
 ) -> TopicInfo:
     """Change these columns of the schema that `topic` has; the topic with all of them."""
-    later = later_change(changes)
-    if later is not None:
-        _check_rules(connection, topic.name, later)
     command = AlterSchema(
         name=topic.name,
         incarnation=topic.incarnation,
@@ -74,14 +66,6 @@ def alter_schema(
         changes=changes,
     )
     return connection.call_leader(CONTROLLER_GROUP, ALTER_SCHEMA, command).topic
-
-
-def _check_rules(connection: Connection, topic: str, what: str) -> None:
-    """Refuse what some node may not know. A leader of an earlier version would take columns of
-    later types, because it looks into no type, and its compaction would end at the first batch."""
-    rules = connection.call_leader(CONTROLLER_GROUP, DESCRIBE_CLUSTER, DescribeCluster()).rules
-    if rules < RULES_WITH_TYPES:
-        raise RulesTooOld(topic=topic, what=what, rules=rules, needed=RULES_WITH_TYPES)
 
 
 def named(connection: Connection, name: str, deadline: Deadline | None = None) -> TopicInfo:

@@ -77,7 +77,6 @@ class TopicWriters:
 
         Raises:
             WriterNotFound: The topic does not remember this writer.
-            RulesTooOld: The topic's rules do not know removals yet.
         """
         name = text_argument("writer", writer)
         with wanting(Right.ADMIN):

@@ -203,7 +203,7 @@ def _extended_history(
     last file before it, if that is small: or else years of small batches leave a file for each
     snapshot point."""
     image, log_start, end = job.image, machine.log_start_offset, machine.high_water_mark
-    files = [_digested(fs, job, each) for each in image.history if each.end > log_start]
+    files = [each for each in image.history if each.end > log_start]
     start = max(image.history_end, log_start)
     if start == end:
         return tuple(files)
@@ -221,17 +221,6 @@ def _extended_history(
         if small is not None:
             small.close()
     return (*files, written)
-
-
-def _digested(fs: FileSystem, job: CompactionJob, info: HistoryInfo) -> HistoryInfo:
-    """The file with its digest, which a manifest of an older program lacks."""
-    if info.digest:
-        return info
-    file = HistoryFile(fs, job.folder, job.group, info)
-    try:
-        return replace(info, digest=file.digest())
-    finally:
-        file.close()
 
 
 def _row_groups(
@@ -262,7 +251,7 @@ def _row_groups(
             runs=last.runs,
         )
         logged = chain([source], logged)
-    yield from row_groups(logged, topic.schema, planes=topic.takes_planes)
+    yield from row_groups(logged, topic.schema)
 
 
 def _checked_body(file: HistoryFile, row_group: StoredRowGroup) -> bytes:

@@ -58,10 +58,9 @@ class _Decoded(NamedTuple):
     byte_count: int
 
 
-def merge(batches: Iterable[Batch], schema: Schema, *, planes: bool) -> Iterator[MergedBatch]:
+def merge(batches: Iterable[Batch], schema: Schema) -> Iterator[MergedBatch]:
     """The batches merged into one, or into a few where they are large in memory or where one
-    cannot be decoded. Together they are made of all `batches`, in order. `planes`: as in
-    `encode_batch`.
+    cannot be decoded. Together they are made of all `batches`, in order.
 
     Raises `DataLoss` if a column is not what its client wrote, and `Internal` if what was encoded
     does not read back as it should.
@@ -72,14 +71,14 @@ def merge(batches: Iterable[Batch], schema: Schema, *, planes: bool) -> Iterator
         _check_columns(batch)
         decoded = _decode(batch, schema)
         if decoded is None or waiting_bytes + decoded.byte_count > DECODED_BYTES_MAX:
-            yield from _flush(waiting, schema, planes)
+            yield from _flush(waiting, schema)
             waiting, waiting_bytes = [], 0
         if decoded is None:
             yield _copied(batch, digest_chunks(batch.header, batch.body))
         else:
             waiting.append(decoded)
             waiting_bytes += decoded.byte_count
-    yield from _flush(waiting, schema, planes)
+    yield from _flush(waiting, schema)
 
 
 def copy(batch: Batch) -> MergedBatch:
@@ -116,7 +115,7 @@ def _decode(batch: Batch, schema: Schema) -> _Decoded | None:
     return _Decoded(batch, columns, decoded.nbytes)
 
 
-def _flush(waiting: Sequence[_Decoded], schema: Schema, planes: bool) -> Iterator[MergedBatch]:
+def _flush(waiting: Sequence[_Decoded], schema: Schema) -> Iterator[MergedBatch]:
     if not waiting:
         return
     if len(waiting) == 1:
@@ -133,7 +132,6 @@ def _flush(waiting: Sequence[_Decoded], schema: Schema, planes: bool) -> Iterato
         ),
         schema,
         COMPRESSION,
-        planes=planes,
     )
     merged = Batch(encoded.header, encoded.body)
     yield MergedBatch(

@@ -26,23 +26,20 @@ class SourceBatch:
     runs: Runs
 
 
-def row_groups(
-    batches: Iterable[SourceBatch], latest: Schema, *, planes: bool
-) -> Iterator[RowGroup]:
+def row_groups(batches: Iterable[SourceBatch], latest: Schema) -> Iterator[RowGroup]:
     """The row groups of consecutive batches; the same on every replica, but for compressed bytes.
 
     Only batches of one version of the schema are merged, as that version has their columns, so a
     record stays as it was written. Batches of a version above that of `latest`, the topic's schema,
-    are copied as they are. `planes`: as in `encode_batch`. Holds the batches of one row group at a
-    time, and the one after it. Raises `DataLoss` if a column of a batch is not what its client
-    wrote.
+    are copied as they are. Holds the batches of one row group at a time, and the one after it.
+    Raises `DataLoss` if a column of a batch is not what its client wrote.
     """
     for joined in cut(batches, lambda batch: shape_of(batch.header, batch.record_bytes)):
         version = joined[0].header.schema_version
         schema = latest.at(version) if 1 <= version <= latest.version else None
         plain = [Batch(each.header, each.body) for each in joined]
         first = 0
-        for merged in map(copy, plain) if schema is None else merge(plain, schema, planes=planes):
+        for merged in map(copy, plain) if schema is None else merge(plain, schema):
             sources = joined[first : first + merged.count]
             first += merged.count
             yield RowGroup(

@@ -180,7 +180,7 @@ class ReplicaDiverged(Unavailable):
     topic: str
     node: int
     what: str
-    """What differs; "" from an older node: the state."""
+    """What differs."""
 
     cause_text = (
         "The {what} of topic {topic!r} on node {node} differs from that of the other replicas."

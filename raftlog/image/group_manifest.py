@@ -9,7 +9,6 @@ from typing import assert_never
 from raftlog.core.types import GroupId, NodeId
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.group_info import ControllerInfo, CreatedInfo, GroupInfo, KvInfo
-from raftlog.machines.rules import RULES_FIRST
 from raftlog.machines.schema import Field, Schema
 
 
@@ -71,5 +70,5 @@ def info_from_manifest(text: str) -> CreatedInfo:
         ),
         voters=tuple(NodeId(voter) for voter in table["voters"]),
         created_us=table["created_us"],
-        rules=table.get("rules", RULES_FIRST),
+        rules=table["rules"],
     )

@@ -84,9 +84,8 @@ class HistoryInfo:
     file_id: int
     """The random id in the file's header."""
     footer_crc: int
-    digest: bytes = b""
-    """Equal on two replicas if their records are (`raftlog.image.history_digest`); b"": an older
-    program wrote the manifest. The next compaction fills it in."""
+    digest: bytes
+    """Equal on two replicas if their records are (`raftlog.image.history_digest`)."""
 
     @property
     def name(self) -> str:
@@ -161,10 +160,9 @@ class Image:
         return sum(each.byte_count for each in self.history)
 
     @property
-    def history_digest(self) -> bytes | None:
-        """Of all records in history; None if some file's is not known."""
-        digests = [each.digest for each in self.history]
-        return digest_sum(digests) if all(digests) else None
+    def history_digest(self) -> bytes:
+        """Of all records in history."""
+        return digest_sum([each.digest for each in self.history])
 
     def names(self) -> frozenset[str]:
         """The names of all its files."""
@@ -277,10 +275,9 @@ def encode_image(image: Image) -> bytes:
         ],
         "history": [
             [each.start, each.end, each.record_bytes, each.byte_count, each.file_id,
-             each.footer_crc]
+             each.footer_crc, each.digest.hex()]
             for each in image.history
         ],
-        "history_digests": [each.digest.hex() for each in image.history],
         "fresh_log": image.fresh_log,
         "agreed_mark": image.agreed_mark,
     }  # fmt: skip
@@ -297,9 +294,9 @@ def decode_image(text: bytes, location: str) -> Image:
             base=(LogIndex(index), Term(term)),
             snapshots=tuple(_snapshots(table["snapshots"])),
             stages=tuple(_stages(table["stages"])),
-            history=tuple(_history(table["history"], table.get("history_digests"))),
+            history=tuple(_history(table["history"])),
             fresh_log=int(table["fresh_log"]),
-            agreed_mark=Offset(int(table.get("agreed_mark", 0))),
+            agreed_mark=Offset(int(table["agreed_mark"])),
         )
     except (ValueError, KeyError, TypeError, AssertionError) as error:
         problem = f"it is not the manifest of an image: {error!r}"
@@ -316,11 +313,8 @@ def _stages(rows: Iterable[Any]) -> Iterable[StagesInfo]:
         yield StagesInfo(first=first, last=last, byte_count=byte_count, chain=chain)
 
 
-def _history(rows: Sequence[Any], digests: Sequence[str] | None) -> Iterable[HistoryInfo]:
-    """The digests stand beside the rows, because an older program reads rows of six."""
-    known = digests if digests is not None else [""] * len(rows)
-    for row, digest in zip(rows, known, strict=True):
-        start, end, record_bytes, byte_count, file_id, footer_crc = row
+def _history(rows: Iterable[Any]) -> Iterable[HistoryInfo]:
+    for start, end, record_bytes, byte_count, file_id, footer_crc, digest in rows:
         yield HistoryInfo(
             start=start,
             end=end,

@@ -21,23 +21,16 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 class LogClock:
     """Log time: the latest time that a leader wrote into the entries so far. It never falls."""
 
-    __slots__ = ("now_us", "seen_us")
+    __slots__ = ("now_us",)
 
     def __init__(self, now_us: int = 0) -> None:
         self.now_us = now_us
         """Microseconds since 1970 UTC; 0 before the first entry that carries a time."""
-        self.seen_us = 0
-        """The latest time of any stage, or 0. Under rules 1 stages do not advance log time; later
-        rules do not use it."""
 
     def advance(self, timestamp_us: int) -> int:
         """Advance log time to an entry's time, unless it is later already. Returns log time."""
         self.now_us = max(self.now_us, timestamp_us)
         return self.now_us
-
-    def see(self, timestamp_us: int) -> None:
-        """Record a stage's time without advancing log time."""
-        self.seen_us = max(self.seen_us, timestamp_us)
 
 
 class Ended(NamedTuple):

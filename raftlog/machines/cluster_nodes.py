@@ -22,12 +22,6 @@ from raftlog.machines.outcomes import (
     Refused,
     refused,
 )
-from raftlog.machines.rules import (
-    RULES_FIRST,
-    RULES_LEAVING_ROOM,
-    RULES_WITH_MEMBERS,
-    RULES_WITH_OBSERVERS,
-)
 from raftlog.machines.state import NodeState
 
 
@@ -100,7 +94,7 @@ class ClusterNodes(Mapping[NodeId, KnownNode]):
 
     # ------------------------------------------------------------ commands
 
-    def register(self, command: RegisterNode, rules: int) -> NodeRegistered | Refused:
+    def register(self, command: RegisterNode) -> NodeRegistered | Refused:
         """A node says who it is."""
         known = self._nodes.get(command.node)
         if command.node in self._retired:
@@ -118,8 +112,8 @@ class ClusterNodes(Mapping[NodeId, KnownNode]):
         self._nodes[command.node] = (known or _STRANGER)._replace(
             store_uuid=command.store_uuid,
             address=command.address,
-            rules=max(command.rules, RULES_FIRST),
-            rack=command.rack if rules >= RULES_WITH_MEMBERS else "",
+            rules=command.rules,
+            rack=command.rack,
         )
         return NodeRegistered(known_before=bound)
 
@@ -183,13 +177,12 @@ class ClusterNodes(Mapping[NodeId, KnownNode]):
                 waiting.extend(self._nodes[each].parents)
         return found
 
-    def set_duty(self, command: SetDuty, rules: int) -> DutySet | Refused:
+    def set_duty(self, command: SetDuty) -> DutySet | Refused:
         """Say whether a node should lead, and whether it should hold anything."""
         known = self._nodes.get(command.node)
         if known is None:
             return self._unknown(command.node)
-        keeps = command.keeps_leaving and rules >= RULES_LEAVING_ROOM
-        leaving = known.leaving if keeps else command.leaving
+        leaving = known.leaving if command.keeps_leaving else command.leaving
         changed = known._replace(draining=command.draining, leaving=leaving)
         self._nodes[command.node] = changed
         return DutySet(draining=changed.draining, leaving=changed.leaving)
@@ -236,29 +229,25 @@ class ClusterNodes(Mapping[NodeId, KnownNode]):
             layer = {parent for each in layer for parent in self._nodes[each].parents}
         return level
 
-    def digest_into(self, digest: StateDigest, rules: int) -> None:
-        """Older rules know less of a node."""
+    def digest_into(self, digest: StateDigest) -> None:
+        """Write every node into `digest`, and the ids of removed ones."""
         digest.number(len(self._nodes))
         for node in sorted(self._nodes):
             known = self._nodes[node]
             digest.number(node)
             digest.text(known.store_uuid)
             digest.text(known.address)
-            if rules > RULES_FIRST:
-                digest.number(known.rules)
-            if rules >= RULES_WITH_MEMBERS:
-                digest.text(known.rack)
-                digest.number(known.draining)
-                digest.number(known.leaving)
-            if rules >= RULES_WITH_OBSERVERS:
-                digest.number(known.observer)
-                digest.number(len(known.parents))
-                for parent in known.parents:
-                    digest.number(parent)
-        if rules >= RULES_WITH_MEMBERS:
-            digest.number(len(self._retired))
-            for node in sorted(self._retired):
-                digest.number(node)
+            digest.number(known.rules)
+            digest.text(known.rack)
+            digest.number(known.draining)
+            digest.number(known.leaving)
+            digest.number(known.observer)
+            digest.number(len(known.parents))
+            for parent in known.parents:
+                digest.number(parent)
+        digest.number(len(self._retired))
+        for node in sorted(self._retired):
+            digest.number(node)
 
 
 _STRANGER = KnownNode(store_uuid="", address="", rules=0)

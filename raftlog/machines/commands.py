@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from raftlog.core.types import NO_INDEX, GroupId, LogIndex, NodeId, Offset
 from raftlog.machines.evolution import ColumnChange
 from raftlog.machines.kv_commands import DeleteKey, OpenSession, PutKey
-from raftlog.machines.rules import RULES_WITH_PLANES
 from raftlog.machines.schema import Schema
 from raftlog.machines.settings import TopicSetting
 
@@ -42,7 +41,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotPoint:
-    """Every replica takes its snapshot at this entry (rules 3). It changes no state.
+    """Every replica takes its snapshot at this entry. It changes no state.
 
     `keep_from` is the first index that a replica must keep in its log: 0 or more, decided by the
     leader. All voters hold every entry below it.
@@ -113,8 +112,8 @@ class Stage:
     batch: BatchSummary
     create_writer: bool
     owner: str = ""
-    """The identity that writes, where it may not continue what another began (rules 14); "": it
-    may, or nobody is asked."""
+    """The identity that writes, where it may not continue what another began; "": it may, or
+    no caller is authenticated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +147,7 @@ class CommitEpoch:
     replay has the same one, a batch that was planned again another (docs/EXACTLY_ONCE.md, rule 3).
     """
     overwrite: bool = False
-    """Whether what it makes visible takes the place of all records that are (rules 10): the log
+    """Whether what it makes visible takes the place of all records that are: the log
     start moves to the first of its records with the same entry."""
     owner: str = ""
     """As of `Stage`."""
@@ -164,40 +163,8 @@ class AbortEpoch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExpireEpoch:
-    """The leader found that an open epoch's lease ran out. Proposed only under rules 1, like the
-    next two commands; `Expire` replaces them.
-
-    `renewals` is the number that the leader saw in the machine's `open_epochs`. A Stage logged
-    before this entry renewed the lease: the numbers then differ and nothing expires, so only log
-    order decides.
-    """
-
-    writer: str
-    run: str
-    epoch: int
-    renewals: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpireProducer:
-    """Forget a producer unless it has appended since the leader saw `next_sequence`."""
-
-    producer: str
-    next_sequence: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpireWriter:
-    """Forget a transient writer row unless it has committed or staged since `last_index`."""
-
-    writer: str
-    last_index: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Expire:
-    """End what was silent for its lease, oldest first, at most `EXPIRED_AT_ONCE_MAX` (rules 2).
+    """End what was silent for its lease, oldest first, at most `EXPIRED_AT_ONCE_MAX`.
 
     Ages are judged by log time or `timestamp_us`, the leader's time, whichever is later: in an
     idle topic nothing else advances time. The leases are the leader's settings, so the command
@@ -212,14 +179,14 @@ class Expire:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveWriter:
-    """Forget a writer row and everything it has open, because an operator asked (rules 2)."""
+    """Forget a writer row and everything it has open, because an operator asked."""
 
     writer: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trim:
-    """Remove the records below `offset`, at most those below the high-water mark (rules 3). A log
+    """Remove the records below `offset`, at most those below the high-water mark. A log
     start that is there or beyond stays."""
 
     offset: Offset
@@ -228,7 +195,7 @@ class Trim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configure:
-    """The topic's settings as the controller's log has them from entry `version` on (rules 3).
+    """The topic's settings as the controller's log has them from entry `version` on.
 
     Settings of an earlier version than the topic's own change nothing.
     """
@@ -240,7 +207,7 @@ class Configure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetSchema:
-    """The topic's schema as the controller's log has it (rules 9). It continues the topic's own;
+    """The topic's schema as the controller's log has it. It continues the topic's own;
     one that is not later changes nothing."""
 
     schema: Schema
@@ -251,9 +218,6 @@ TopicCommand = (
     | Stage
     | CommitEpoch
     | AbortEpoch
-    | ExpireEpoch
-    | ExpireProducer
-    | ExpireWriter
     | Expire
     | RemoveWriter
     | Trim
@@ -277,25 +241,25 @@ class RegisterNode:
     rules: int
     """The highest version of the rules that its program knows; 0 if the program does not say."""
     rack: str = ""
-    """Nodes of one rack may fail together (rules 4); "": it says none."""
+    """Nodes of one rack may fail together; "": it says none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddNode:
-    """Let a node join under this id from this address (rules 4). Its store is bound when it
+    """Let a node join under this id from this address. Its store is bound when it
     comes."""
 
     node: NodeId
     address: str
     observer: bool = False
-    """It never votes, and pulls what is committed (rules 6)."""
+    """It never votes, and pulls what is committed."""
     parents: tuple[NodeId, ...] = ()
     """Of an observer: the nodes that it pulls from, rising; (): any that are no observers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetParents:
-    """Say which nodes an observer pulls from (rules 6)."""
+    """Say which nodes an observer pulls from."""
 
     node: NodeId
     parents: tuple[NodeId, ...]
@@ -304,7 +268,7 @@ class SetParents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetDuty:
-    """Say what a node is to do (rules 4)."""
+    """Say what a node is to do."""
 
     node: NodeId
     draining: bool
@@ -312,20 +276,20 @@ class SetDuty:
     leaving: bool
     """It should hold no group: nothing is placed on it any more."""
     keeps_leaving: bool = False
-    """Whether it leaves stays as it is (rules 8), whatever this says: a drain that was on its way
+    """Whether it leaves stays as it is, whatever this says: a drain that was on its way
     while a removal began or was taken back must not change that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetireNode:
-    """Remove a node that is leaving and holds no group (rules 4). Its id is never used again."""
+    """Remove a node that is leaving and holds no group. Its id is never used again."""
 
     node: NodeId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceGroup:
-    """Wish a group to have other voters (rules 4)."""
+    """Wish a group to have other voters."""
 
     group: GroupId
     voters: tuple[NodeId, ...]
@@ -339,7 +303,7 @@ class PlaceGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportPlacement:
-    """A group's log has committed the voters that were wished in this generation (rules 4)."""
+    """A group's log has committed the voters that were wished in this generation."""
 
     group: GroupId
     generation: int
@@ -360,12 +324,12 @@ class CreateTopic:
     if_not_exists: bool
     timestamp_us: int
     settings: tuple[TopicSetting, ...] = ()
-    """Those that are not the default (rules 3)."""
+    """Those that are not the default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterTopic:
-    """Change some of a topic's settings; the others stay (rules 3). If `incarnation` is given, only
+    """Change some of a topic's settings; the others stay. If `incarnation` is given, only
     those of that incarnation."""
 
     name: str
@@ -376,7 +340,7 @@ class AlterTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterSchema:
-    """Change columns of a topic, all of them or none (rules 9). If `incarnation` is given, only
+    """Change columns of a topic, all of them or none. If `incarnation` is given, only
     those of that incarnation."""
 
     name: str
@@ -397,7 +361,7 @@ class DeleteTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateKv:
-    """Create the cluster's key-value store, if there is none (rules 5)."""
+    """Create the cluster's key-value store, if there is none."""
 
     voters: tuple[NodeId, ...]
     timestamp_us: int
@@ -450,9 +414,3 @@ class TopicInfo:
     """The settings that are not the default, by name."""
     settings_version: LogIndex = NO_INDEX
     """The entry of the controller's log that changed them last; 0: none did."""
-
-    @property
-    def takes_planes(self) -> bool:
-        """Whether its column chunks may hold byte planes: all its nodes can read them, because
-        they knew the rules that it was created under."""
-        return self.rules >= RULES_WITH_PLANES

@@ -61,19 +61,11 @@ from raftlog.machines.outcomes import (
     refused,
 )
 from raftlog.machines.placements import Placements
-from raftlog.machines.rules import (
-    RULES_FIRST,
-    RULES_LEAVING_ROOM,
-    RULES_WITH_EVOLUTION,
-    RULES_WITH_MEMBERS,
-    known_rules,
-    next_rules,
-)
+from raftlog.machines.rules import RULES_FIRST, known_rules, next_rules
 from raftlog.machines.schema import Field, Schema
 from raftlog.machines.settings import (
-    RULES_WITH_SETTINGS,
+    ADVICE_ON_SETTINGS,
     TopicSetting,
-    advice_on_settings,
     changed,
     digest_settings,
     problem_of_setting,
@@ -189,7 +181,7 @@ class ControllerMachine:
         return RulesApplied(version=self.rules)
 
     def _snapshot_point(self, command: SnapshotPoint) -> SnapshotPointApplied | Refused:
-        problem = problem_of_snapshot_point(command, self.rules)
+        problem = problem_of_snapshot_point(command)
         if problem is not None:
             return malformed("SnapshotPoint", problem)
         return SnapshotPointApplied(keep_from=command.keep_from)
@@ -201,18 +193,18 @@ class ControllerMachine:
             case RegisterNode():
                 problem = problem_of_node(command)
             case _:
-                problem = problem_of_node_command(command, self.rules)
+                problem = problem_of_node_command(command)
         if problem is not None:
             return malformed(type(command).__name__, problem)
         match command:
             case RegisterNode():
-                return self._nodes.register(command, self.rules)
+                return self._nodes.register(command)
             case AddNode():
                 return self._nodes.add(command)
             case SetParents():
                 return self._nodes.set_parents(command)
             case SetDuty():
-                return self._without_room(command) or self._nodes.set_duty(command, self.rules)
+                return self._without_room(command) or self._nodes.set_duty(command)
             case _:
                 return self._in_use(command.node) or self._nodes.retire(command)
 
@@ -220,7 +212,7 @@ class ControllerMachine:
         """Why the node cannot leave: the others cannot hold a topic of it, or of another one that
         leaves. Whoever planned this may not have known of that. The cluster's own groups shrink."""
         known = self._nodes.get(command.node)
-        if self.rules < RULES_LEAVING_ROOM or known is None or command.keeps_leaving:
+        if known is None or command.keeps_leaving:
             return None
         if known.leaving or not command.leaving:
             return None
@@ -240,8 +232,8 @@ class ControllerMachine:
         what = ""
         if holding := self._groups_on(node):
             what = f"{len(holding)} groups are placed on it"
-        elif self.rules >= RULES_LEAVING_ROOM:
-            # Where such a group was to go, nobody knows any more: it may be there.
+        else:
+            # Where such a group was to go is not known any more: it may be there.
             back = [
                 group
                 for group, each in self._placements.items()
@@ -259,12 +251,12 @@ class ControllerMachine:
         return placed + [group for group in made if group not in moved]
 
     def _place_group(self, command: PlaceGroup) -> GroupPlaced | Refused:
-        problem = problem_of_placement(command, self.rules)
+        problem = problem_of_placement(command)
         if problem is not None:
             return malformed("PlaceGroup", problem)
         if command.group not in self._groups and command.group != CONTROLLER_GROUP:
             return refused("GroupUnknown", group=command.group)
-        return self._placements.place(command, self._usable(), self.rules)
+        return self._placements.place(command, self._usable())
 
     def _usable(self) -> set[NodeId]:
         """The nodes that take replicas."""
@@ -272,7 +264,7 @@ class ControllerMachine:
         return {node for node, known in nodes if not known.leaving and not known.observer}
 
     def _report_placement(self, command: ReportPlacement) -> PlacementReported | Refused:
-        problem = problem_of_node_command(command, self.rules)
+        problem = problem_of_node_command(command)
         if problem is not None:
             return malformed("ReportPlacement", problem)
         return self._placements.report(command)
@@ -310,20 +302,19 @@ class ControllerMachine:
 
     def _removed_voter(self, voters: Iterable[NodeId]) -> Refused | None:
         """Why no group can be made there. A leader that had not applied a removal chose it."""
-        if self.rules >= RULES_LEAVING_ROOM:
-            for voter in voters:
-                if voter in self._nodes.retired:
-                    return refused("NodeRemoved", node=voter)
+        for voter in voters:
+            if voter in self._nodes.retired:
+                return refused("NodeRemoved", node=voter)
         return None
 
     def _new_topic(self, index: LogIndex, command: CreateTopic) -> TopicInfo:
-        settings = changed((), command.settings) if self.rules >= RULES_WITH_SETTINGS else ()
+        settings = changed((), command.settings)
         group = self._new_group(command.timestamp_us)
         topic = TopicInfo(
             name=command.name,
             incarnation=command.incarnation,
             group=group,
-            schema=_first_version(command.schema, self.rules),
+            schema=_first_version(command.schema),
             voters=command.voters,
             created_us=self._last_timestamp_us,
             rules=self.rules,
@@ -342,7 +333,7 @@ class ControllerMachine:
         return group
 
     def _create_kv(self, command: CreateKv) -> KvCreated | Refused:
-        problem = problem_of_kv(command, self.rules)
+        problem = problem_of_kv(command)
         if problem is not None:
             return malformed("CreateKv", problem)
         if self._kv is not None:
@@ -360,7 +351,7 @@ class ControllerMachine:
         return KvCreated(kv=self._kv, existed=False)
 
     def _alter_topic(self, index: LogIndex, command: AlterTopic) -> TopicAltered | Refused:
-        problem = problem_of_alteration(command, self.rules)
+        problem = problem_of_alteration(command)
         if problem is not None:
             return malformed("AlterTopic", problem)
         topic = self.topic(command.name)
@@ -377,7 +368,7 @@ class ControllerMachine:
         return TopicAltered(topic=topic)
 
     def _alter_schema(self, command: AlterSchema) -> TopicAltered | Refused:
-        problem = problem_of_schema_change(command, self.rules)
+        problem = problem_of_schema_change(command)
         if problem is not None:
             return malformed("AlterSchema", problem)
         topic = self.topic(command.name)
@@ -392,7 +383,7 @@ class ControllerMachine:
             return refused(
                 "SchemaChanged", topic=topic.name, expected=command.version, found=known.version
             )
-        schema = evolved(known, command.changes, rules=self.rules)
+        schema = evolved(known, command.changes)
         if isinstance(schema, str):
             advice = f"`raftlog topic describe {topic.name}` shows the columns."
             return refused("InvalidOption", option="changes", problem=schema, advice=advice)
@@ -404,15 +395,14 @@ class ControllerMachine:
         return TopicAltered(topic=topic)
 
     def _refused_settings(self, settings: Iterable[TopicSetting]) -> Refused | None:
-        """Why no topic can have these; None if one can. Older rules know no settings."""
-        if self.rules < RULES_WITH_SETTINGS:
-            return None
+        """Why no topic can have these; None if one can."""
         for setting in settings:
-            problem = problem_of_setting(setting, self.rules)
+            problem = problem_of_setting(setting)
             if problem is not None:
                 option = setting.name[:TEXT_CHARACTERS_MAX]
-                advice = advice_on_settings(self.rules)
-                return refused("InvalidOption", option=option, problem=problem, advice=advice)
+                return refused(
+                    "InvalidOption", option=option, problem=problem, advice=ADVICE_ON_SETTINGS
+                )
         return None
 
     def _recreated(self, topic: TopicInfo, wanted: str) -> Refused:
@@ -505,18 +495,16 @@ class ControllerMachine:
     def fingerprint(self) -> bytes:
         """A digest of the whole state; a refused command leaves it as it was. O(state)."""
         digest = StateDigest()
-        if self.rules > RULES_FIRST:
-            digest.number(self.rules)
+        digest.number(self.rules)
         digest.number(self._next_group_id)
         digest.number(self._last_timestamp_us)
-        self._nodes.digest_into(digest, self.rules)
+        self._nodes.digest_into(digest)
         digest.number(len(self._topics))
         for topic in self.topics():
             _digest_topic(digest, topic)
         for topic in self._deleted.values():
             _digest_topic(digest, topic)
-        if self.rules >= RULES_WITH_MEMBERS:
-            self._placements.digest_into(digest)
+        self._placements.digest_into(digest)
         if self._kv is not None:
             for number in (self._kv.group, *self._kv.voters, self._kv.created_us, self._kv.rules):
                 digest.number(number)
@@ -530,19 +518,14 @@ class ControllerMachine:
         return ", ".join(difflib.get_close_matches(name, names))
 
 
-def _first_version(schema: Schema, rules: int) -> Schema:
+def _first_version(schema: Schema) -> Schema:
     """That of a new topic, which has its own history, whatever topic the schema was copied from.
 
-    From rules 9 on its columns have ids in their order, so that an older version of the schema can
-    be told from a later one.
+    Its columns have ids in their order, so that each version of the schema follows from a later
+    one.
     """
     fields = tuple(
-        Field(
-            id=number if rules >= RULES_WITH_EVOLUTION else field.id,
-            name=field.name,
-            type=field.type,
-            nullable=field.nullable,
-        )
+        Field(id=number, name=field.name, type=field.type, nullable=field.nullable)
         for number, field in enumerate(schema.fields, 1)
     )
     return Schema(version=1, fields=fields)
@@ -553,6 +536,7 @@ def _digest_topic(digest: StateDigest, topic: TopicInfo) -> None:
     digest.text(topic.incarnation)
     digest.number(topic.group)
     digest.number(topic.created_us)
+    digest.number(topic.rules)
     digest.number(len(topic.voters))
     for voter in topic.voters:
         digest.number(voter)

@@ -39,10 +39,7 @@ changes nothing at all: not the current run, no lease, no writer row.
      - UnknownWriter;
      - a number ahead of the one due: StageGap;
      - UnknownSchemaVersion; TooManyWriters;
-     - too many attempts or entries: TooMany; under version 1 WriterBytesExceeded.
-
-Under version 1 (`raftlog.machines.rules`) there are no plans and no streams around a write. So
-neither CheckpointRewound nor VersionReused exists, and a replay is recognised only by its count.
+     - too many attempts or entries: TooMany.
 """
 
 from __future__ import annotations
@@ -52,9 +49,8 @@ from dataclasses import dataclass
 
 from raftlog.core.types import Offset
 from raftlog.machines.commands import AbortEpoch, AttemptReference, CommitEpoch, EpochKey, Stage
-from raftlog.machines.limits import STAGED_ENTRY_CHARGE_BYTES, TopicLimits
+from raftlog.machines.limits import TopicLimits
 from raftlog.machines.outcomes import EpochCommitted, Refused, Staged, refused
-from raftlog.machines.rules import RULES_WITH_OWNERS
 from raftlog.machines.writer_row import OpenAttempt, WriterRow, references_digest
 
 
@@ -62,8 +58,6 @@ from raftlog.machines.writer_row import OpenAttempt, WriterRow, references_diges
 class RuleContext:
     """What the rules need besides the command and the writer row."""
 
-    rules: int
-    """The version of the rules: `raftlog.machines.rules`."""
     topic: str
     schema_version: int
     """The latest version of the schema; all versions from 1 are known."""
@@ -111,16 +105,11 @@ CommitDecision = Publish | Replay | Answer | Refused
 TAKE_STAGE = TakeStage()
 
 
-def owner_of(command: Stage | CommitEpoch | AbortEpoch, rules: int) -> str:
-    """Whose writer it is from this command on, if it is nobody's; "": whoever comes."""
-    return command.owner if rules >= RULES_WITH_OWNERS else ""
-
-
 def refusal_of_owner(
-    row: WriterRow | None, command: Stage | CommitEpoch | AbortEpoch, rules: int
+    row: WriterRow | None, command: Stage | CommitEpoch | AbortEpoch
 ) -> Refused | None:
     """Refuse an identity that may continue only its own writers, and did not begin this one."""
-    owner = owner_of(command, rules)
+    owner = command.owner
     if row is None or not owner or not row.owner or row.owner == owner:
         return None
     return refused("WriterOfAnother", writer=row.name, owner=row.owner, identity=owner)
@@ -130,7 +119,7 @@ def judge_stage(row: WriterRow | None, command: Stage, context: RuleContext) -> 
     """The decision on a Stage, by the order of rules above."""
     key, batch = command.key, command.batch
     if row is not None:
-        refusal = _refusal_of_stage(row, key, context.rules)
+        refusal = _refusal_of_stage(row, key)
         if refusal is not None:
             return refusal
     attempt = row.attempt(key.run, key.epoch, command.attempt) if row is not None else None
@@ -150,16 +139,14 @@ def judge_stage(row: WriterRow | None, command: Stage, context: RuleContext) -> 
     return _judge_room(row, command, context)
 
 
-def _refusal_of_stage(row: WriterRow, key: EpochKey, rules: int) -> Refused | None:
+def _refusal_of_stage(row: WriterRow, key: EpochKey) -> Refused | None:
     """Why no stage of the key can ever be published or replayed, as far as the row shows."""
     passed = key.epoch <= row.last_epoch
-    refusal = _refusal_of_query(row, key, rules) if passed else None
-    if refusal is None and passed and row.count_of(key.epoch) is None and rules < 2:
-        refusal = _too_old(row, key)
+    refusal = _refusal_of_query(row, key) if passed else None
     if refusal is None and row.is_fenced(key.run):
         refusal = _fenced(row, key)
     if refusal is None and passed:
-        refusal = _refusal_of_passed(row, key, rules)
+        refusal = _refusal_of_passed(row, key)
     return refusal
 
 
@@ -169,7 +156,7 @@ def judge_commit(
     """The decision on a CommitEpoch, by the order of rules above."""
     key = command.key
     if row is not None and key.epoch <= row.last_epoch:
-        return _judge_repeated(row, command, context.rules)
+        return _judge_repeated(row, command)
     if row is not None and row.is_fenced(key.run):
         return _fenced(row, key)
     if _is_unknown(row, key, command.create_writer):
@@ -184,10 +171,10 @@ def judge_commit(
     return Publish(tuple(found))
 
 
-def _judge_repeated(row: WriterRow, command: CommitEpoch, rules: int) -> Answer | Replay | Refused:
+def _judge_repeated(row: WriterRow, command: CommitEpoch) -> Answer | Replay | Refused:
     """Tell a lost reply, a replay and a mistake apart, for an epoch that is not above the last."""
     key = command.key
-    refusal = _refusal_of_query(row, key, rules)
+    refusal = _refusal_of_query(row, key)
     if refusal is not None:
         return refusal
     own_last = key.epoch == row.last_epoch and key.run == row.last_run
@@ -197,13 +184,13 @@ def _judge_repeated(row: WriterRow, command: CommitEpoch, rules: int) -> Answer 
         return _fenced(row, key)
     if own_last:
         return refused("EpochReferencesMismatch", writer=key.writer, epoch=key.epoch, run=key.run)
-    refusal = _refusal_of_passed(row, key, rules)
+    refusal = _refusal_of_passed(row, key)
     if refusal is not None:
         return refusal
     committed = row.count_of(key.epoch)
     assert committed is not None, "an epoch without a count is too old"
     replayed = sum(reference.record_count for reference in command.attempts)
-    plans = (row.plan, command.plan) if rules >= 2 and key.epoch == row.last_epoch else ("", "")
+    plans = (row.plan, command.plan) if key.epoch == row.last_epoch else ("", "")
     same = plans[0] == plans[1] if all(plans) else replayed == committed
     if same or command.keep_on_mismatch:
         return Replay(_as_committed(row, key.epoch, kept=not same))
@@ -226,28 +213,27 @@ def _judge_repeated(row: WriterRow, command: CommitEpoch, rules: int) -> Answer 
     )
 
 
-def _refusal_of_query(row: WriterRow, key: EpochKey, rules: int) -> Refused | None:
+def _refusal_of_query(row: WriterRow, key: EpochKey) -> Refused | None:
     """Refuse another query at an epoch not above the last: its checkpoint is another one."""
     if key.query_id != row.query_id:
         return _checkpoint_reset(row, key, key.query_id, row.query_id)
-    if rules >= 2 and key.stream and row.stream and key.stream != row.stream:
+    if key.stream and row.stream and key.stream != row.stream:
         return _checkpoint_reset(row, key, key.stream, row.stream)
     return None
 
 
-def _refusal_of_passed(row: WriterRow, key: EpochKey, rules: int) -> Refused | None:
+def _refusal_of_passed(row: WriterRow, key: EpochKey) -> Refused | None:
     """Refuse an epoch not above the last that can be neither a lost reply nor a replay."""
-    if rules >= 2:
-        if key.streaming and key.epoch < row.last_epoch:
-            return _rewound(key, key.epoch, row.last_epoch)
-        if key.stream and row.stream:
-            if key.stream_batch < row.stream_batch:
-                return _rewound(key, key.stream_batch, row.stream_batch)
-            if key.stream_batch > row.stream_batch:
-                return _reused(key, row.stream_batch)
-        taken = row.taken_by(key)
-        if taken is not None:
-            return _reused(key, taken.stream_batch)
+    if key.streaming and key.epoch < row.last_epoch:
+        return _rewound(key, key.epoch, row.last_epoch)
+    if key.stream and row.stream:
+        if key.stream_batch < row.stream_batch:
+            return _rewound(key, key.stream_batch, row.stream_batch)
+        if key.stream_batch > row.stream_batch:
+            return _reused(key, row.stream_batch)
+    taken = row.taken_by(key)
+    if taken is not None:
+        return _reused(key, taken.stream_batch)
     return _too_old(row, key) if row.count_of(key.epoch) is None else None
 
 
@@ -306,8 +292,6 @@ def _judge_room(row: WriterRow | None, command: Stage, context: RuleContext) -> 
             limit=limits.attempts_per_epoch_max,
             unit="open attempts",
         )
-    if context.rules < 2:
-        return _judge_bytes(row.staged_bytes if row is not None and own else 0, command, limits)
     if row is None or not own:
         return TAKE_STAGE
     opens = opened is None or command.attempt not in opened.attempts
@@ -318,19 +302,6 @@ def _judge_room(row: WriterRow | None, command: Stage, context: RuleContext) -> 
         if have + more > limit:
             return refused("TooMany", what=f"Writer {key.writer!r}", limit=limit, unit=unit)
     return TAKE_STAGE
-
-
-def _judge_bytes(staged: int, command: Stage, limits: TopicLimits) -> TakeStage | Refused:
-    """The bound of rules 1. Under later rules the leader bounds bytes, before the log."""
-    staged += command.batch.body_bytes + STAGED_ENTRY_CHARGE_BYTES
-    if staged <= limits.staged_bytes_per_writer_max:
-        return TAKE_STAGE
-    return refused(
-        "WriterBytesExceeded",
-        writer=command.key.writer,
-        staged_bytes=staged,
-        limit=limits.staged_bytes_per_writer_max,
-    )
 
 
 def _is_unknown(row: WriterRow | None, key: EpochKey, create_writer: bool) -> bool:

@@ -13,14 +13,11 @@ from dataclasses import dataclass, replace
 
 from raftlog.machines.digest import StateDigest
 from raftlog.machines.limits import CHANGES_AT_ONCE_MAX, FORMER_FIELDS_MAX, TEXT_CHARACTERS_MAX
-from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.schema import (
     RESERVED_NAMES,
-    RULES_WITH_TYPES,
     Field,
     FormerField,
     Schema,
-    later_type,
 )
 from raftlog.machines.widening import widens
 
@@ -48,20 +45,17 @@ class ColumnChange:
     """The name that `RENAME` gives it."""
 
 
-def evolved(
-    schema: Schema, changes: Sequence[ColumnChange], *, rules: int = RULES_LATEST
-) -> Schema | str:
+def evolved(schema: Schema, changes: Sequence[ColumnChange]) -> Schema | str:
     """The next version of the schema, after all of the changes in order; or why there is none, as
     the rest of a sentence about the changes."""
     problem = problem_of_changes(changes)
     if problem is not None:
         return problem
     ids = [field.id for field in schema.fields]
-    if ids != sorted(ids):
-        return "are of a topic whose columns do not stand in the order of their ids"
+    assert ids == sorted(ids), "a topic's columns stand in the order of their ids"
     version = schema.version + 1
     for change in changes:
-        changed = _changed(schema, change, version, rules)
+        changed = _changed(schema, change, version)
         if isinstance(changed, str):
             return changed
         schema = changed
@@ -90,17 +84,6 @@ def in_effect(schema: Schema, changes: Sequence[ColumnChange]) -> bool:
         if not done:
             return False
     return True
-
-
-def later_change(changes: Sequence[ColumnChange]) -> str | None:
-    """What of the changes needs `RULES_WITH_TYPES`, as the subject of a sentence; None if nothing
-    does."""
-    kind = later_type(change.type for change in changes)
-    if kind is not None:
-        return f"The type {kind}"
-    if any(change.action == SET_TYPE and change.type.startswith("{") for change in changes):
-        return "A change within a struct, an array or a map"
-    return None
 
 
 def problem_of_changes(changes: Sequence[ColumnChange]) -> str | None:
@@ -162,7 +145,7 @@ def digest_schema(digest: StateDigest, schema: Schema) -> None:
 # ---------------------------------------------------------------- one change
 
 
-def _changed(schema: Schema, change: ColumnChange, version: int, rules: int) -> Schema | str:
+def _changed(schema: Schema, change: ColumnChange, version: int) -> Schema | str:
     """The schema, still under its version, after one change that becomes part of `version`."""
     named = repr(change.name[:TEXT_CHARACTERS_MAX])
     by_name = {field.name: field for field in reversed(schema.fields)}
@@ -173,9 +156,8 @@ def _changed(schema: Schema, change: ColumnChange, version: int, rules: int) -> 
         return _with_column(schema, change, version)
     if found is None:
         return f"name column {named}, which the topic does not have"
-    later = rules >= RULES_WITH_TYPES
     match change.action:
-        case "set type" if not widens(found.type, change.type, nested=later):
+        case "set type" if not widens(found.type, change.type):
             new = change.type[:TEXT_CHARACTERS_MAX]
             return (
                 f"turn column {named} from {found.type} into {new}, which does not hold each "
@@ -183,8 +165,8 @@ def _changed(schema: Schema, change: ColumnChange, version: int, rules: int) -> 
             )
         case "set type":
             return _with_form(schema, replace(found, type=change.type, since=version), version)
-        # A later change could not say which of the two it means. Older rules took the first.
-        case "rename" if later and by_name.get(change.to, found) is not found:
+        # A later change could not say which of the two it means.
+        case "rename" if by_name.get(change.to, found) is not found:
             to = change.to[:TEXT_CHARACTERS_MAX]
             return f"rename column {named} to {to!r}, which the topic has"
         case "rename":

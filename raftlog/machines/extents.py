@@ -1,9 +1,9 @@
 """The index of a topic's visible records: consecutive offsets, each extent in one log entry.
 
-The index is packed columns, one row per extent in offset order. It grows at its end. From rules 3
-on its beginning may be dropped once the records are also elsewhere, or trimmed. So what the state
-says of all extents since the topic began does not depend on the rows that are left: a running
-digest, the mark, and byte positions.
+The index is packed columns, one row per extent in offset order. It grows at its end. Its beginning
+may be dropped once the records are also elsewhere, or trimmed. So what the state says of all
+extents since the topic began does not depend on the rows that are left: a running digest, the mark,
+and byte positions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from raftlog.core.types import LogIndex, Offset
 from raftlog.machines.byte_index import ByteIndex
 from raftlog.machines.byte_positions import BytePositions
 from raftlog.machines.digest import DIGEST_BYTES, StateDigest
-from raftlog.machines.rules import RULES_WITH_POINTS
 from raftlog.machines.state import ExtentsState
 
 NO_EPOCH = -1
@@ -238,25 +237,13 @@ class ExtentIndex:
         first = bisect_right(rows.starts, start) - 1
         return ByteIndex(rows.starts[first:], rows.byte_positions[first:])
 
-    def digest_into(self, digest: StateDigest, rules: int) -> None:
+    def digest_into(self, digest: StateDigest) -> None:
         """Write the range and every extent since the topic began into `digest`."""
         digest.number(self.log_start_offset)
         digest.number(self.high_water_mark)
-        rows = self._rows
-        if rules >= RULES_WITH_POINTS:
-            digest.number(rows.byte_positions[-1])
-            digest.raw(self._digest)
-            self._positions.digest_into(digest)
-            return
-        assert self.extents_start == 0, "under older rules no extent is dropped"
-        digest.number(self.record_bytes)
-        for column in (
-            rows.starts[:-1], rows.byte_positions[:-1], rows.indexes,
-            rows.timestamps, rows.epochs, rows.writers,
-        ):  # fmt: skip
-            digest.column(column)
-        for name in rows.names:
-            digest.text(name)
+        digest.number(self._rows.byte_positions[-1])
+        digest.raw(self._digest)
+        self._positions.digest_into(digest)
 
     def _check_range(self, start: Offset, end: Offset) -> None:
         first = max(self.log_start_offset, self.extents_start)

@@ -154,7 +154,7 @@ class KvMachine:
                 )
                 return RulesApplied(version=self.rules)
             case SnapshotPoint():
-                problem = problem_of_snapshot_point(command, self.rules)
+                problem = problem_of_snapshot_point(command)
                 if problem is not None:
                     return malformed("SnapshotPoint", problem)
                 return SnapshotPointApplied(keep_from=command.keep_from)

@@ -62,29 +62,23 @@ NAMES_COMPARED_MAX = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicLimits:
-    """Bounds of one topic's machine, for all versions of the rules. All are 1 or more."""
+    """Bounds of one topic's machine. All are 1 or more. They bound what costs memory; bytes cost
+    disk, and a leader's setting (`server.staged_bytes_max`) rejects those before the log."""
 
-    staged_bytes_per_writer_max: int = 4 * 1024**3
-    """Body bytes of a writer's open epochs, plus `STAGED_ENTRY_CHARGE_BYTES` for each entry (rules
-    1 only). From rules 2 on the machine bounds only what costs memory. Bytes cost disk, and a
-    leader's setting (`server.staged_bytes_max`) refuses them before the log."""
     staged_entries_per_writer_max: int = 4_000_000
-    """Staged entries of a writer's open epochs (rules 2): 32 bytes of memory each."""
+    """Staged entries of a writer's open epochs: 32 bytes of memory each."""
     attempts_per_writer_max: int = 100_000
-    """Attempts of a writer's open epochs (rules 2): half a kilobyte of memory each."""
+    """Attempts of a writer's open epochs: half a kilobyte of memory each."""
     writers_max: int = 10_000
-    """Rows of writers; from rules 2 on only those of streams and named writers, which are never
-    removed automatically."""
+    """Rows of streams and named writers, which are never removed automatically."""
     transient_writers_max: int = 10_000
-    """Transient writer rows (rules 2). One more removes the longest silent one."""
+    """Transient writer rows. One more removes the longest silent one."""
     producers_max: int = 50_000
-    """Plain producers remembered at once. From rules 2 on one more removes the longest silent
-    one."""
+    """Plain producers remembered at once. One more removes the longest silent one."""
     attempts_per_epoch_max: int = 20_000
     """Open attempts of one epoch: its tasks, their retries and speculative copies."""
 
     def __post_init__(self) -> None:
-        assert self.staged_bytes_per_writer_max > 0
         assert self.staged_entries_per_writer_max > 0
         assert self.attempts_per_writer_max > 0
         assert self.writers_max > 0

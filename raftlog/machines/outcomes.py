@@ -61,13 +61,6 @@ class EpochAborted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expired:
-    """Whether there was still something to expire."""
-
-    done: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpiredByAge:
     """How many open epochs, transient writers and producers an `Expire` ended."""
 
     epochs: int
@@ -230,7 +223,6 @@ TopicOutcome = (
     | EpochCommitted
     | EpochAborted
     | Expired
-    | ExpiredByAge
     | WriterRemoved
     | Trimmed
     | Configured

@@ -15,7 +15,6 @@ from raftlog.core.types import GroupId, NodeId
 from raftlog.machines.commands import PlaceGroup, ReportPlacement
 from raftlog.machines.digest import StateDigest
 from raftlog.machines.outcomes import GroupPlaced, PlacementReported, Refused, refused
-from raftlog.machines.rules import RULES_KEEPING_VOTERS
 from raftlog.machines.state import PlacementState
 
 
@@ -69,9 +68,7 @@ class Placements(Mapping[GroupId, Placement]):
 
     # ------------------------------------------------------------ commands
 
-    def place(
-        self, command: PlaceGroup, usable: Collection[NodeId], rules: int
-    ) -> GroupPlaced | Refused:
+    def place(self, command: PlaceGroup, usable: Collection[NodeId]) -> GroupPlaced | Refused:
         """Wish the group elsewhere; `usable` are the nodes that take replicas. One change at a
         time: another can only take it back. A voter that leaves may stay for now: when two nodes
         leave at once, each has a change of its own."""
@@ -88,8 +85,7 @@ class Placements(Mapping[GroupId, Placement]):
                 voters=_listed(now.voters),
                 former=_listed(now.former),
             )
-        staying = now.voters if rules >= RULES_KEEPING_VOTERS else ()
-        strange = [each for each in command.voters if each not in usable and each not in staying]
+        strange = [each for each in command.voters if each not in usable and each not in now.voters]
         if strange and command.voters != now.former:
             return refused("NodeUnknown", node=strange[0], known=_listed(sorted(usable)))
         changed = now._replace(voters=command.voters, generation=now.generation + 1)

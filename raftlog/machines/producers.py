@@ -3,16 +3,15 @@
 A resend of a remembered append is answered with the offsets it got; a gap is refused. A forgotten
 producer is refused too, because nobody can tell any more whether its last append is in the log.
 
-Sequence 0 of an unknown producer starts it: every producer has an id of its own. From rules 2 on a
-producer is forgotten when it was silent for its lease, and the longest silent one when there are
-too many, which may be seconds after its append. So the names forgotten last are kept, as many as
-there may be producers, and a late sequence 0 under one of them starts nothing.
+Sequence 0 of an unknown producer starts it: every producer has an id of its own. A producer is
+forgotten when it was silent for its lease, and the longest silent one when there are too many,
+which may be seconds after its append. So the names forgotten last are kept, as many as there may be
+producers, and a late sequence 0 under one of them starts nothing.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
 
 from raftlog.core.types import Offset
 from raftlog.machines.ages import ByAge, Ended, Forgotten, LogClock
@@ -39,20 +38,18 @@ class _Producer:
 class ProducerTable:
     """The producers of one topic, at most `producers_max` of them. `clock` is the machine's."""
 
-    __slots__ = ("_by_age", "_clock", "_forgotten", "_producers", "_producers_max", "_topic")
+    __slots__ = ("_by_age", "_clock", "_forgotten", "_producers", "_producers_max")
 
-    def __init__(self, *, topic: str, producers_max: int, clock: LogClock) -> None:
-        self._topic = f"Topic {topic!r}"
+    def __init__(self, *, producers_max: int, clock: LogClock) -> None:
         self._clock = clock
         self._by_age: ByAge[str] = ByAge()
-        """By their last append; empty under rules 1."""
+        """By their last append."""
         self._forgotten = Forgotten(producers_max)
-        """Empty under rules 1."""
         self._producers_max = producers_max
         self._producers: dict[str, _Producer] = {}
 
     def restore(self, state: ProducersState) -> None:
-        """Fill the empty table with a state (rules 3)."""
+        """Fill the empty table with a state."""
         assert not self._producers
         appends, position = unpack(state.appends), 0
         columns = zip(
@@ -68,7 +65,7 @@ class ProducerTable:
         self._forgotten = Forgotten(self._producers_max, state.forgotten)
 
     def state(self) -> ProducersState:
-        """The table's state (rules 3)."""
+        """The table's state."""
         rows = self._producers.values()
         appends = array("q")
         for row in rows:
@@ -82,9 +79,7 @@ class ProducerTable:
             forgotten=self._forgotten.names(),
         )
 
-    def judge(
-        self, producer: str, sequence: int, crc: int, rules: int
-    ) -> Appended | Refused | None:
+    def judge(self, producer: str, sequence: int, crc: int) -> Appended | Refused | None:
         """The answer to this append without recording it; None if it is due: then `record` it.
 
         Changes nothing. `sequence` counts from 0, `crc` is the batch's CRC.
@@ -93,10 +88,6 @@ class ProducerTable:
         if known is None:
             if sequence > 0 or producer in self._forgotten:
                 return refused("UnknownProducer", producer=producer, sequence=sequence)
-            if rules < 2 and len(self._producers) >= self._producers_max:
-                return refused(
-                    "TooMany", what=self._topic, limit=self._producers_max, unit="producers"
-                )
             return None
         due = known.next_sequence
         if sequence == due:
@@ -112,9 +103,7 @@ class ProducerTable:
             return refused("SequenceReused", producer=producer, sequence=sequence)
         return Appended(start=Offset(start), end=Offset(end), repeated=True)
 
-    def record(
-        self, producer: str, sequence: int, start: Offset, end: Offset, crc: int, rules: int
-    ) -> None:
+    def record(self, producer: str, sequence: int, start: Offset, end: Offset, crc: int) -> None:
         """Record that the due append is at [start, end)."""
         known = self._producers.get(producer)
         if known is None:
@@ -125,21 +114,9 @@ class ProducerTable:
         recent.extend((start, end, crc))
         if len(recent) > _ROW * PRODUCER_APPENDS_KEPT:
             del recent[:_ROW]
-        if rules >= 2:
-            self._by_age.touch(producer, self._clock.now_us)
-            while len(self._producers) > self._producers_max:
-                self._forget(self._by_age.oldest())
-
-    def expire(self, producer: str, next_sequence: int, rules: int) -> bool:
-        """Forget the producer if its next sequence is `next_sequence`. Whether it did so."""
-        known = self._producers.get(producer)
-        if known is None or known.next_sequence != next_sequence:
-            return False
-        if rules < 2:
-            del self._producers[producer]
-        else:
-            self._forget(producer)
-        return True
+        self._by_age.touch(producer, self._clock.now_us)
+        while len(self._producers) > self._producers_max:
+            self._forget(self._by_age.oldest())
 
     def expire_by_age(self, lease_us: int, now_us: int, count_max: int) -> Ended:
         """Forget at most `count_max` producers that were silent for the lease, oldest first."""
@@ -151,35 +128,24 @@ class ProducerTable:
             self._forget(producer)
         return Ended(number, newest_us)
 
-    def begin_ages(self) -> None:
-        """Begin rules 2: give every producer the current log time as its age, in the order of first
-        append."""
-        for producer in self._producers:
-            self._by_age.touch(producer, self._clock.now_us)
-
     def _forget(self, producer: str) -> None:
         del self._producers[producer]
         self._by_age.drop(producer)
         self._forgotten.add(producer)
 
-    def rows(self) -> Iterator[tuple[str, int]]:
-        """Each producer and its next sequence, in order of first append."""
-        return ((name, known.next_sequence) for name, known in self._producers.items())
-
     def oldest_us(self) -> int | None:
         """Log time of the longest silent producer's last append; None without a producer."""
         return self._by_age.oldest_us()
 
-    def digest_into(self, digest: StateDigest, rules: int) -> None:
-        """Write every producer into `digest`, by name; from rules 2 on by age as well."""
+    def digest_into(self, digest: StateDigest) -> None:
+        """Write every producer into `digest`, by name and by age."""
         digest.number(len(self._producers))
         for name in sorted(self._producers):
             known = self._producers[name]
             digest.text(name)
             digest.number(known.next_sequence)
             digest.column(known.recent)
-        if rules >= 2:
-            for name, active_us in self._by_age.items():
-                digest.text(name)
-                digest.number(active_us)
-            self._forgotten.digest_into(digest)
+        for name, active_us in self._by_age.items():
+            digest.text(name)
+            digest.number(active_us)
+        self._forgotten.digest_into(digest)

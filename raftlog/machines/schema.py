@@ -6,8 +6,6 @@ form: sorted keys, no spaces. Equality is defined only on these values, never on
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -18,28 +16,6 @@ METADATA_MARK = "raftlog.metadata"
 """The key in a column's field metadata, of Spark and of Arrow, whose value is the name of the
 metadata column that it is: a read made it, so a write leaves it out. Under such a name without the
 mark it is somebody's own. Plans and files have it: never change it."""
-
-RULES_WITH_TYPES = 12
-"""The first rules whose programs all know times of day, day-time intervals, variants and
-collations, and under which types widen within structs, arrays and maps."""
-
-_TYPE_NAMES = re.compile(r'(?:^|"(?:type|elementType|keyType|valueType)":)"([^"\\]*)"')
-"""The names of types within a type's canonical text. A column's name is no match, because quotes
-within it are escaped."""
-
-_FIRST_TYPES = re.compile(
-    "boolean|byte|short|integer|long|float|double|date|timestamp|timestamp_ntz|string|binary"
-    r"|decimal\(\d+,\d+\)|array|map|struct",
-    re.ASCII,
-)
-"""The types that every program knows."""
-
-
-def later_type(types: Iterable[str]) -> str | None:
-    """The first type within fields' types that programs of rules below `RULES_WITH_TYPES` do not
-    know, by Spark's name; None if they know all of them."""
-    names = (name for text in types for name in _TYPE_NAMES.findall(text))
-    return next((name for name in names if _FIRST_TYPES.fullmatch(name) is None), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,16 +7,12 @@ controller's replica is behind never goes back to older ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from raftlog.core.types import LogIndex
 from raftlog.machines.digest import StateDigest
 from raftlog.machines.limits import INTEGER_MAX
-from raftlog.machines.rules import RULES_LATEST, RULES_WAITING_FOR_READERS
-
-RULES_WITH_SETTINGS = 3
-"""Older rules know no settings."""
 
 RETENTION_S = "retention_s"
 RETENTION_BYTES = "retention_bytes"
@@ -24,19 +20,17 @@ RETENTION_RECORDS = "retention_records"
 RETENTION_UNREAD_S = "retention_unread_s"
 RETENTION_UNREAD_BYTES = "retention_unread_bytes"
 
-_SETTINGS_OF_RULES_3 = {
+SETTINGS = {
     RETENTION_S: INTEGER_MAX // 1_000_000,
     RETENTION_BYTES: INTEGER_MAX,
     RETENTION_RECORDS: INTEGER_MAX,
-}
-
-SETTINGS = {
-    **_SETTINGS_OF_RULES_3,
     RETENTION_UNREAD_S: INTEGER_MAX // 1_000_000,
     RETENTION_UNREAD_BYTES: INTEGER_MAX,
 }
 """Every setting with its largest value. 0 is the default of each: nothing is removed by the first
 three, and nothing waits for readers by the others."""
+
+ADVICE_ON_SETTINGS = f"A topic's settings are {', '.join(SETTINGS)}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,17 +43,6 @@ class TopicSetting:
     read it."""
     value: int
     """How much is kept: seconds, bytes or records. 0: as much as there is."""
-
-
-def known_settings(rules: int) -> Mapping[str, int]:
-    """Those of `SETTINGS` that the rules know."""
-    return SETTINGS if rules >= RULES_WAITING_FOR_READERS else _SETTINGS_OF_RULES_3
-
-
-def rules_needed(settings: Sequence[TopicSetting]) -> int:
-    """The first rules that know all of the settings."""
-    old = all(setting.name in _SETTINGS_OF_RULES_3 for setting in settings)
-    return RULES_WITH_SETTINGS if old else RULES_WAITING_FOR_READERS
 
 
 def value_of(settings: Sequence[TopicSetting], name: str) -> int:
@@ -82,10 +65,9 @@ def changed(
     )
 
 
-def problem_of_setting(setting: TopicSetting, rules: int = RULES_LATEST) -> str | None:
-    """What is wrong with the setting under these rules, as the rest of a sentence that begins with
-    its name."""
-    largest = known_settings(rules).get(setting.name)
+def problem_of_setting(setting: TopicSetting) -> str | None:
+    """What is wrong with the setting, as the rest of a sentence that begins with its name."""
+    largest = SETTINGS.get(setting.name)
     if largest is None:
         return "is no setting of a topic"
     if not 0 <= setting.value <= largest:
@@ -102,8 +84,3 @@ def digest_settings(
         for setting in settings:
             digest.text(setting.name)
             digest.number(setting.value)
-
-
-def advice_on_settings(rules: int = RULES_LATEST) -> str:
-    """Which settings there are under these rules."""
-    return f"A topic's settings are {', '.join(known_settings(rules))}."

@@ -151,7 +151,6 @@ class TopicState:
     (`TopicInfo`)."""
 
     rules: int
-    """3 or more: under older rules the extents are part of the state."""
     last_index: LogIndex
     """The last entry with a command that was applied; 0: none."""
     now_us: int

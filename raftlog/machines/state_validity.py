@@ -14,7 +14,7 @@ from raftlog.machines.commands import TopicInfo
 from raftlog.machines.digest import DIGEST_BYTES
 from raftlog.machines.evolution import problem_of_schema
 from raftlog.machines.kv import Result
-from raftlog.machines.rules import RULES_WITH_KV, RULES_WITH_POINTS
+from raftlog.machines.rules import RULES_FIRST
 from raftlog.machines.state import (
     AgesState,
     ControllerState,
@@ -30,9 +30,8 @@ from raftlog.machines.state import (
 
 def problem_of_topic_state(state: TopicState) -> str | None:
     """What is wrong with the state, or None."""
-    if state.rules < RULES_WITH_POINTS:
-        return f"a topic's state under rules {state.rules}; there is none below {RULES_WITH_POINTS}"
     numbers = (
+        state.rules - RULES_FIRST,
         state.last_index,
         state.now_us,
         state.unused_bytes,
@@ -56,8 +55,6 @@ def problem_of_topic_state(state: TopicState) -> str | None:
 
 def problem_of_kv_state(state: KvState) -> str | None:
     """What is wrong with the state, or None."""
-    if state.rules < RULES_WITH_KV:
-        return f"a key-value store under rules {state.rules}; there is none below {RULES_WITH_KV}"
     keys = [each.key for each in state.keys]
     if keys != sorted(keys) or "" in keys:
         return "keys that are not in order"
@@ -71,7 +68,7 @@ def problem_of_kv_state(state: KvState) -> str | None:
         if problem := _problem_of_numbers(numbers):
             return problem
     return (
-        _problem_of_numbers((state.last_index,))
+        _problem_of_numbers((state.rules - RULES_FIRST, state.last_index))
         or _problem_of_keys("keys", keys)
         or _problem_of_keys("sessions", (each.session for each in state.sessions))
     )
@@ -93,7 +90,7 @@ def problem_of_controller_state(state: ControllerState) -> str | None:
     groups += [each.group for each in state.kvs]
     if any(not 0 < group < state.next_group_id for group in groups):
         return f"a group that is not between 0 and {state.next_group_id}"
-    numbers = (state.rules - 1, state.last_index, state.last_timestamp_us)
+    numbers = (state.rules - RULES_FIRST, state.last_index, state.last_timestamp_us)
     return _problem_of_numbers(numbers) or _problem_of_keys(
         "nodes", (node.node for node in state.nodes)
     )

@@ -24,9 +24,6 @@ from raftlog.machines.commands import (
     CommitEpoch,
     Configure,
     Expire,
-    ExpireEpoch,
-    ExpireProducer,
-    ExpireWriter,
     RemoveWriter,
     Rules,
     SetSchema,
@@ -47,7 +44,6 @@ from raftlog.machines.outcomes import (
     EpochAborted,
     EpochCommitted,
     Expired,
-    ExpiredByAge,
     Refused,
     RulesApplied,
     SchemaSet,
@@ -59,7 +55,7 @@ from raftlog.machines.outcomes import (
     refused,
 )
 from raftlog.machines.producers import ProducerTable
-from raftlog.machines.rules import RULES_FIRST, RULES_WITH_POINTS, known_rules, next_rules
+from raftlog.machines.rules import known_rules, next_rules
 from raftlog.machines.schema import Schema
 from raftlog.machines.settings import TopicSetting, digest_settings
 from raftlog.machines.state import TopicState
@@ -99,9 +95,7 @@ class TopicMachine:
         limits = limits or TopicLimits()
         self._extents = ExtentIndex()
         self._clock = LogClock()
-        self._producers = ProducerTable(
-            topic=info.name, producers_max=limits.producers_max, clock=self._clock
-        )
+        self._producers = ProducerTable(producers_max=limits.producers_max, clock=self._clock)
         self._writers = WriterTable(
             topic=info.name,
             schema_version=1,
@@ -137,10 +131,7 @@ class TopicMachine:
         return machine
 
     def state(self) -> TopicState:
-        """The whole logical state, without the extents. The rules must be 3 or later. O(state)."""
-        assert self.rules >= RULES_WITH_POINTS, (
-            "under older rules the extents are part of the state"
-        )
+        """The whole logical state, without the extents. O(state)."""
         return TopicState(
             rules=self.rules,
             last_index=self._last_index,
@@ -175,13 +166,6 @@ class TopicMachine:
                 return self._commit_epoch(index, command)
             case AbortEpoch():
                 return self._abort_epoch(command)
-            case ExpireEpoch():
-                return Expired(done=self._writers.expire_epoch(command, self.rules))
-            case ExpireProducer():
-                done = self._producers.expire(command.producer, command.next_sequence, self.rules)
-                return Expired(done=done)
-            case ExpireWriter():
-                return Expired(done=self._writers.expire_writer(command, self.rules))
             case Expire():
                 return self._expire(command)
             case RemoveWriter():
@@ -204,7 +188,7 @@ class TopicMachine:
         if problem is not None:
             return malformed("Append", problem)
         batch = command.batch
-        known = self._producers.judge(command.producer, command.sequence, batch.crc, self.rules)
+        known = self._producers.judge(command.producer, command.sequence, batch.crc)
         if known is not None:
             self._unused_bytes += batch.body_bytes
             return known
@@ -220,32 +204,30 @@ class TopicMachine:
             body_bytes=batch.body_bytes,
         )
         end = self._extents.high_water_mark
-        self._producers.record(
-            command.producer, command.sequence, start, end, batch.crc, self.rules
-        )
+        self._producers.record(command.producer, command.sequence, start, end, batch.crc)
         return Appended(start=start, end=end, repeated=False)
 
     def _stage(self, index: LogIndex, command: Stage) -> Staged | Refused:
-        problem = problem_of_stage(command, self.rules)
+        problem = problem_of_stage(command)
         if problem is not None:
             return malformed("Stage", problem)
-        outcome = self._writers.stage(index, command, self.rules)
+        outcome = self._writers.stage(index, command)
         if isinstance(outcome, Refused) or outcome.repeated:
             self._unused_bytes += command.batch.body_bytes
         return outcome
 
     def _commit_epoch(self, index: LogIndex, command: CommitEpoch) -> EpochCommitted | Refused:
-        problem = problem_of_commit(command, self.rules)
+        problem = problem_of_commit(command)
         if problem is not None:
             return malformed("CommitEpoch", problem)
-        decision = self._writers.judge_commit(command, self.rules)
+        decision = self._writers.judge_commit(command)
         match decision:
             case Refused():
                 return decision
             case Answer():
                 return decision.outcome
             case Replay():
-                self._writers.replayed(index, command, decision, self.rules)
+                self._writers.replayed(index, command, decision)
                 return decision.outcome
             case Publish():
                 return self._publish(index, command, decision)
@@ -270,18 +252,18 @@ class TopicMachine:
                     writer=command.key.writer,
                 )
         end = self._extents.high_water_mark
-        self._writers.committed(index, command, decision, start, end, self.rules)
+        self._writers.committed(index, command, decision, start, end)
         return EpochCommitted(
             start=start, end=end, record_count=end - start, replayed=False, kept=False
         )
 
     def _abort_epoch(self, command: AbortEpoch) -> EpochAborted | Refused:
-        problem = problem_of_abort(command, self.rules)
+        problem = problem_of_abort(command)
         if problem is not None:
             return malformed("AbortEpoch", problem)
-        return self._writers.abort_epoch(command, self.rules)
+        return self._writers.abort_epoch(command)
 
-    def _expire(self, command: Expire) -> ExpiredByAge | Refused:
+    def _expire(self, command: Expire) -> Expired | Refused:
         """End what outlived its lease by the later of log time and the command's time.
 
         ! Log time advances only to the end of the youngest lease that ended. So a leader whose
@@ -289,7 +271,7 @@ class TopicMachine:
         Writer rows go before epochs: one whose last open epoch ends here first gets a lease of its
         own.
         """
-        problem = problem_of_expire(command, self.rules)
+        problem = problem_of_expire(command)
         if problem is not None:
             return malformed("Expire", problem)
         now_us = max(self._clock.now_us, command.timestamp_us)
@@ -306,23 +288,23 @@ class TopicMachine:
             counts.append(count)
             room -= count
         writers, epochs, producers = counts
-        return ExpiredByAge(epochs=epochs, writers=writers, producers=producers)
+        return Expired(epochs=epochs, writers=writers, producers=producers)
 
     def _remove_writer(self, command: RemoveWriter) -> WriterRemoved | Refused:
-        problem = problem_of_removal(command, self.rules)
+        problem = problem_of_removal(command)
         if problem is not None:
             return malformed("RemoveWriter", problem)
         return self._writers.remove(command.writer)
 
     def _trim(self, command: Trim) -> Trimmed | Refused:
-        problem = problem_of_trim(command, self.rules)
+        problem = problem_of_trim(command)
         if problem is not None:
             return malformed("Trim", problem)
         self._extents.trim(command.offset)
         return Trimmed(log_start_offset=self._extents.log_start_offset)
 
     def _configure(self, command: Configure) -> Configured | Refused:
-        problem = problem_of_configure(command, self.rules)
+        problem = problem_of_configure(command)
         if problem is not None:
             return malformed("Configure", problem)
         if command.version > self.settings_version:
@@ -330,7 +312,7 @@ class TopicMachine:
         return Configured(version=self.settings_version)
 
     def _set_schema(self, command: SetSchema) -> SchemaSet | Refused:
-        problem = problem_of_set_schema(command, self.info.schema, self.rules)
+        problem = problem_of_set_schema(command, self.info.schema)
         if problem is not None:
             return malformed("SetSchema", problem)
         if command.schema.version > self.info.schema.version:
@@ -342,19 +324,13 @@ class TopicMachine:
         self._writers.schema_version = schema.version
 
     def _snapshot_point(self, command: SnapshotPoint) -> SnapshotPointApplied | Refused:
-        problem = problem_of_snapshot_point(command, self.rules)
+        problem = problem_of_snapshot_point(command)
         if problem is not None:
             return malformed("SnapshotPoint", problem)
         return SnapshotPointApplied(keep_from=command.keep_from)
 
     def _raise_rules(self, index: LogIndex, command: Rules) -> RulesApplied:
-        """From version 2 on writer rows have ages: those of the present ones begin now."""
-        before = self.rules
-        self.rules = next_rules(before, command.version, group=self.info.group, index=index)
-        if before < 2 <= self.rules:
-            self._clock.advance(self._clock.seen_us)
-            self._writers.begin_ages()
-            self._producers.begin_ages()
+        self.rules = next_rules(self.rules, command.version, group=self.info.group, index=index)
         return RulesApplied(version=self.rules)
 
     # ------------------------------------------------------------ local
@@ -363,12 +339,8 @@ class TopicMachine:
         """Forget the extents that end at or before `offset`: their records are in history files.
 
         Not logged, and no part of the state: replicas may drop at different times. An extent that
-        `offset` divides stays, and so do iterators over what is dropped. The rules must be 3 or
-        later.
+        `offset` divides stays, and so do iterators over what is dropped.
         """
-        assert self.rules >= RULES_WITH_POINTS, (
-            "under older rules the extents are part of the state"
-        )
         self._extents.drop_before(offset)
 
     # ------------------------------------------------------------ queries
@@ -460,8 +432,8 @@ class TopicMachine:
         """
         return self._extents.byte_index(start)
 
-    def open_epochs(self) -> list[tuple[str, str, int, int]]:
-        """(writer, run, epoch, renewals) of each open epoch, as `ExpireEpoch` names it."""
+    def open_epochs(self) -> list[tuple[str, str, int]]:
+        """(writer, run, epoch) of each open epoch."""
         return list(self._writers.open_epochs())
 
     def open_stages(self) -> Iterator[LogIndex]:
@@ -469,25 +441,16 @@ class TopicMachine:
         the iterator is used."""
         return self._writers.open_stages()
 
-    def transient_writers(self) -> list[tuple[str, LogIndex]]:
-        """(writer, last_index) of each writer row that may expire, as `ExpireWriter` names it."""
-        return list(self._writers.transient_writers())
-
-    def producers(self) -> list[tuple[str, int]]:
-        """(producer, next_sequence) of each producer, as `ExpireProducer` names it."""
-        return list(self._producers.rows())
-
     def fingerprint(self) -> bytes:
         """A digest of the whole state; a refused command leaves it as it was. O(state)."""
         digest = StateDigest()
-        if self.rules > RULES_FIRST:
-            digest.number(self.rules)
+        digest.number(self.rules)
         digest.text(self.info.incarnation)
         digest.number(self.info.schema.version)
         digest.number(self._clock.now_us)
-        self._extents.digest_into(digest, self.rules)
-        self._producers.digest_into(digest, self.rules)
-        self._writers.digest_into(digest, self.rules)
+        self._extents.digest_into(digest)
+        self._producers.digest_into(digest)
+        self._writers.digest_into(digest)
         digest_settings(digest, self.settings_version, self.settings)
         if self.info.schema.version > 1:
             digest_schema(digest, self.info.schema)

@@ -48,14 +48,7 @@ from raftlog.machines.limits import (
     VALUE_BYTES_MAX,
 )
 from raftlog.machines.outcomes import Refused, refused
-from raftlog.machines.rules import (
-    RULES_WITH_EVOLUTION,
-    RULES_WITH_KV,
-    RULES_WITH_MEMBERS,
-    RULES_WITH_OBSERVERS,
-    RULES_WITH_OVERWRITE,
-    RULES_WITH_OWNERS,
-)
+from raftlog.machines.rules import RULES_FIRST
 from raftlog.machines.schema import Schema
 
 _CRC_END = 2**32
@@ -75,40 +68,39 @@ def problem_of_append(command: Append) -> str | None:
     )
 
 
-def problem_of_stage(command: Stage, rules: int) -> str | None:
+def problem_of_stage(command: Stage) -> str | None:
     """What is invalid about the command, or None."""
     if not 0 <= command.number < INTEGER_MAX:
         return f"number is {command.number}"
     return (
         _key_problem(command.key)
-        or _stream_problem(command.key, rules)
+        or _stream_problem(command.key)
         or _text_problem("attempt", command.attempt)
         or _time_problem(command.timestamp_us)
         or _batch_problem(command.batch)
-        or _owner_problem(command, rules)
+        or _length_problem("owner", command.owner)
     )
 
 
-def problem_of_commit(command: CommitEpoch, rules: int) -> str | None:
+def problem_of_commit(command: CommitEpoch) -> str | None:
     """What is invalid about the command, or None. Its attempts are compared, not stored."""
     if command.transient_writer and command.key.streaming:
         return "a stream's writer is never transient"
     return (
         _key_problem(command.key)
-        or _stream_problem(command.key, rules)
-        or (_length_problem("plan", command.plan) if rules >= 2 else None)
-        or (_rules_problem(rules, RULES_WITH_OVERWRITE) if command.overwrite else None)
+        or _stream_problem(command.key)
+        or _length_problem("plan", command.plan)
         or _time_problem(command.timestamp_us)
-        or _owner_problem(command, rules)
+        or _length_problem("owner", command.owner)
     )
 
 
-def problem_of_abort(command: AbortEpoch, rules: int) -> str | None:
+def problem_of_abort(command: AbortEpoch) -> str | None:
     """What is invalid about the command, or None."""
-    return _key_problem(command.key) or _owner_problem(command, rules)
+    return _key_problem(command.key) or _length_problem("owner", command.owner)
 
 
-def problem_of_expire(command: Expire, rules: int) -> str | None:
+def problem_of_expire(command: Expire) -> str | None:
     """What is invalid about the command, or None."""
     leases = (
         command.epoch_lease_us,
@@ -117,49 +109,47 @@ def problem_of_expire(command: Expire, rules: int) -> str | None:
     )
     if not all(0 <= lease_us < INTEGER_MAX for lease_us in leases):
         return f"leases are {leases}"
-    return _rules_problem(rules, 2) or _time_problem(command.timestamp_us)
+    return _time_problem(command.timestamp_us)
 
 
-def problem_of_removal(command: RemoveWriter, rules: int) -> str | None:
+def problem_of_removal(command: RemoveWriter) -> str | None:
     """What is invalid about the command, or None."""
-    return _rules_problem(rules, 2) or _text_problem("writer", command.writer)
+    return _text_problem("writer", command.writer)
 
 
-def problem_of_trim(command: Trim, rules: int) -> str | None:
+def problem_of_trim(command: Trim) -> str | None:
     """What is invalid about the command, or None."""
     if not 0 <= command.offset < INTEGER_MAX:
         return f"offset is {command.offset}"
-    return _rules_problem(rules, 3)
+    return None
 
 
-def problem_of_configure(command: Configure, rules: int) -> str | None:
+def problem_of_configure(command: Configure) -> str | None:
     """What is invalid about the command, or None. Its settings were judged by the controller."""
     if not 0 < command.version < INTEGER_MAX:
         return f"version is {command.version}"
-    return _rules_problem(rules, 3)
+    return None
 
 
-def problem_of_alteration(command: AlterTopic, rules: int) -> str | None:
+def problem_of_alteration(command: AlterTopic) -> str | None:
     """What is invalid about the command besides its settings, or None."""
-    if not command.settings:
-        return "it changes no setting"
-    return _rules_problem(rules, 3)
+    return None if command.settings else "it changes no setting"
 
 
-def problem_of_schema_change(command: AlterSchema, rules: int) -> str | None:
+def problem_of_schema_change(command: AlterSchema) -> str | None:
     """What is invalid about the command, whatever the topic has, or None."""
     if not 1 <= command.version < INTEGER_MAX:
         return f"version is {command.version}"
     problem = problem_of_changes(command.changes)
-    return _rules_problem(rules, RULES_WITH_EVOLUTION) or (problem and f"its changes {problem}")
+    return problem and f"its changes {problem}"
 
 
-def problem_of_set_schema(command: SetSchema, known: Schema, rules: int) -> str | None:
+def problem_of_set_schema(command: SetSchema, known: Schema) -> str | None:
     """What is invalid about the command in a topic whose schema is `known`, or None."""
     given = command.schema
     if not 1 <= given.version < INTEGER_MAX:
         return f"version is {given.version}"
-    problem = _rules_problem(rules, RULES_WITH_EVOLUTION) or problem_of_schema(given)
+    problem = problem_of_schema(given)
     if problem is not None or given.version <= known.version:
         return problem
     if given.at(known.version) != known:
@@ -167,17 +157,19 @@ def problem_of_set_schema(command: SetSchema, known: Schema, rules: int) -> str 
     return None
 
 
-def problem_of_snapshot_point(command: SnapshotPoint, rules: int) -> str | None:
+def problem_of_snapshot_point(command: SnapshotPoint) -> str | None:
     """What is invalid about the command, or None."""
     if not 0 <= command.keep_from < INTEGER_MAX:
         return f"keep_from is {command.keep_from}"
-    return _rules_problem(rules, 3)
+    return None
 
 
 def problem_of_node(command: RegisterNode) -> str | None:
     """What is invalid about the command, or None."""
     if not 0 < command.node <= INTEGER_MAX:
         return f"node is {command.node}"
+    if not RULES_FIRST <= command.rules <= INTEGER_MAX:
+        return f"rules are {command.rules}"
     return (
         _text_problem("store_uuid", command.store_uuid)
         or _text_problem("address", command.address)
@@ -186,12 +178,12 @@ def problem_of_node(command: RegisterNode) -> str | None:
 
 
 def problem_of_node_command(
-    command: AddNode | SetParents | SetDuty | RetireNode | ReportPlacement, rules: int
+    command: AddNode | SetParents | SetDuty | RetireNode | ReportPlacement,
 ) -> str | None:
     """What is invalid about the command, or None."""
     match command:
         case SetParents(parents=parents) | AddNode(observer=True, parents=parents):
-            problem = _parents_problem(parents) or _rules_problem(rules, RULES_WITH_OBSERVERS)
+            problem = _parents_problem(parents)
             if problem is not None:
                 return problem
         case AddNode() if command.parents:
@@ -206,7 +198,7 @@ def problem_of_node_command(
         case _:
             numbers = (command.node, 1)
     wrong = [number for number in numbers if not 0 < number <= INTEGER_MAX]
-    return f"a number is {wrong[0]}" if wrong else _rules_problem(rules, RULES_WITH_MEMBERS)
+    return f"a number is {wrong[0]}" if wrong else None
 
 
 def _parents_problem(parents: Sequence[NodeId]) -> str | None:
@@ -217,7 +209,7 @@ def _parents_problem(parents: Sequence[NodeId]) -> str | None:
     return None
 
 
-def problem_of_placement(command: PlaceGroup, rules: int) -> str | None:
+def problem_of_placement(command: PlaceGroup) -> str | None:
     """What is invalid about the command, or None."""
     for what, nodes in (("voters", command.voters), ("former voters", command.former)):
         if not 1 <= len(nodes) <= REPLICAS_MAX:
@@ -226,7 +218,7 @@ def problem_of_placement(command: PlaceGroup, rules: int) -> str | None:
             return f"{what} are {list(nodes)}"
     if not 0 <= command.generation < INTEGER_MAX:
         return f"generation is {command.generation}"
-    return _rules_problem(rules, RULES_WITH_MEMBERS)
+    return None
 
 
 def problem_of_topic(command: CreateTopic) -> str | None:
@@ -251,13 +243,9 @@ def problem_of_key_write(command: KeyWrite) -> str | None:
     return None
 
 
-def problem_of_kv(command: CreateKv, rules: int) -> str | None:
+def problem_of_kv(command: CreateKv) -> str | None:
     """What is invalid about the command, or None."""
-    return (
-        _rules_problem(rules, RULES_WITH_KV)
-        or _voters_problem(command.voters)
-        or _time_problem(command.timestamp_us)
-    )
+    return _voters_problem(command.voters) or _time_problem(command.timestamp_us)
 
 
 def malformed(call: str, problem: str) -> Refused:
@@ -271,10 +259,8 @@ def _key_problem(key: EpochKey) -> str | None:
     return _texts_problem((("writer", key.writer), ("query_id", key.query_id), ("run", key.run)))
 
 
-def _stream_problem(key: EpochKey, rules: int) -> str | None:
-    """What is invalid about the fence. Version 1 has no fences and ignores it."""
-    if rules < 2:
-        return None
+def _stream_problem(key: EpochKey) -> str | None:
+    """What is invalid about the fence, or None."""
     if not key.stream:
         unset = not key.stream_run and not key.stream_batch
         return None if unset else "stream_run or stream_batch is set without stream"
@@ -283,11 +269,6 @@ def _stream_problem(key: EpochKey, rules: int) -> str | None:
     if not 0 <= key.stream_batch < INTEGER_MAX:
         return f"stream_batch is {key.stream_batch}"
     return _length_problem("stream", key.stream) or _length_problem("stream_run", key.stream_run)
-
-
-def _owner_problem(command: Stage | CommitEpoch | AbortEpoch, rules: int) -> str | None:
-    """What is invalid about whose writer it is to be. Earlier versions know no owners."""
-    return _length_problem("owner", command.owner) if rules >= RULES_WITH_OWNERS else None
 
 
 def _texts_problem(named: Iterable[tuple[str, str]]) -> str | None:
@@ -311,10 +292,6 @@ def _length_problem(name: str, value: str) -> str | None:
 
 def _time_problem(timestamp_us: int) -> str | None:
     return None if timestamp_us < INTEGER_MAX else f"timestamp_us is {timestamp_us}"
-
-
-def _rules_problem(rules: int, needed: int) -> str | None:
-    return None if rules >= needed else f"this group applies rules {rules}; it needs {needed}"
 
 
 def _voters_problem(voters: Sequence[NodeId]) -> str | None:

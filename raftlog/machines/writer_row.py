@@ -215,16 +215,16 @@ class WriterRow:
         """The stages of all open attempts."""
         self.open_attempts = 0
         self.owner = ""
-        """The identity that owns the row. Always empty: there are no identities yet."""
+        """The identity that owns the row; "": none does."""
         self.streaming = False
         """Whether its last Stage or CommitEpoch was a stream's."""
         self.active_us = 0
-        """Log time of its last activity; 0 under rules 1, which have no ages."""
+        """Log time of its last activity."""
         self.admitted = False
         """Whether a Stage was allowed to start the row above epoch 0 (createTopic=always)."""
         self.transient = False
         """Whether this is a batch write without txnAppId, whose row may be removed. Known from its
-        commit on under rules 1, from its first Stage on under rules 2."""
+        first Stage on."""
         self.last_index = LogIndex(0)
         """The entry of the last Stage or CommitEpoch that took effect."""
         self.query_id = ""
@@ -235,7 +235,7 @@ class WriterRow:
         self.last_start = Offset(-1)
         self.last_end = Offset(-1)
         self.plan = ""
-        """The last committed epoch's plan. This and the next fields are set from rules 2 on."""
+        """The last committed epoch's plan."""
         self.stream = ""
         """The streaming query around the last committed batch write, if its tasks saw one."""
         self.stream_batch = -1
@@ -262,7 +262,7 @@ class WriterRow:
         return restored
 
     def state(self) -> WriterRowState:
-        """The row's state (rules 3)."""
+        """The row's state."""
         return WriterRowState(
             name=self.name,
             fenced_runs=tuple(self.fenced_runs),
@@ -278,13 +278,8 @@ class WriterRow:
         return self.last_epoch >= 0 or self.admitted
 
     @property
-    def expirable(self) -> bool:
-        """Whether nothing is open and no later replay needs the row for a comparison."""
-        return not self.open_epochs and (self.transient or self.last_epoch < 0)
-
-    @property
     def lasting(self) -> bool:
-        """Whether the row is never removed automatically (rules 2): it is of a stream or a named
+        """Whether the row is never removed automatically: it is of a stream or a named
         writer that committed or has stages open."""
         return not self.transient and (self.last_epoch >= 0 or bool(self.open_epochs))
 
@@ -378,12 +373,11 @@ class WriterRow:
             del self._epochs[0]
             del self._counts[0]
 
-    def digest_into(self, digest: StateDigest, rules: int) -> None:
-        """Write the whole row into `digest`, as far as version `rules` has its fields."""
-        if rules >= 2:
-            digest.text(self.owner)
-            digest.number(self.streaming)
-            digest.number(self.active_us)
+    def digest_into(self, digest: StateDigest) -> None:
+        """Write the whole row into `digest`."""
+        digest.text(self.owner)
+        digest.number(self.streaming)
+        digest.number(self.active_us)
         for text in (self.name, self.run, self.query_id, self.last_run):
             digest.text(text)
         digest.number(len(self.fenced_runs))
@@ -397,14 +391,13 @@ class WriterRow:
         digest.raw(self.last_references)
         digest.column(self._epochs)
         digest.column(self._counts)
-        if rules >= 2:
-            digest.text(self.plan)
-            digest.text(self.stream)
-            digest.number(self.stream_batch)
-            digest.text(self.fenced.stream_run)
-            digest.number(self.fenced.stream_batch)
-            digest.number(self.fenced.epoch)
-            digest.text(self.fenced.run)
+        digest.text(self.plan)
+        digest.text(self.stream)
+        digest.number(self.stream_batch)
+        digest.text(self.fenced.stream_run)
+        digest.number(self.fenced.stream_batch)
+        digest.number(self.fenced.epoch)
+        digest.text(self.fenced.run)
         digest.number(len(self.open_epochs))
         for epoch in sorted(self.open_epochs):
             opened = self.open_epochs[epoch]

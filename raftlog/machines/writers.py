@@ -1,6 +1,6 @@
 """The writer rows of one topic. Carries out what the exactly-once rules decide.
 
-From rules 2 on there are two kinds of rows, each with its own bound.
+There are two kinds of rows, each with its own bound.
 
 *Lasting* rows are those of streams and named batch writers that committed or have stages open. They
 are never removed automatically; a new one is refused if there are too many.
@@ -26,8 +26,6 @@ from raftlog.machines.commands import (
     AbortEpoch,
     CommitEpoch,
     EpochKey,
-    ExpireEpoch,
-    ExpireWriter,
     Stage,
 )
 from raftlog.machines.digest import StateDigest
@@ -40,7 +38,6 @@ from raftlog.machines.epoch_rules import (
     TakeStage,
     judge_commit,
     judge_stage,
-    owner_of,
     refusal_of_owner,
 )
 from raftlog.machines.limits import STAGED_ENTRY_CHARGE_BYTES, TopicLimits
@@ -67,16 +64,16 @@ class WriterTable:
         self._clock = clock
         self._rows: dict[str, WriterRow] = {}
         self._transient: ByAge[str] = ByAge()
-        """The transient rows; empty under rules 1."""
+        """The transient rows."""
         self._open: ByAge[tuple[str, int]] = ByAge()
-        """Writer and epoch of each open epoch, by its newest Stage; empty under rules 1."""
+        """Writer and epoch of each open epoch, by its newest Stage."""
         self._forgotten = Forgotten(limits.transient_writers_max)
-        """Transient writers that had committed; empty under rules 1."""
+        """Transient writers that had committed."""
         self.dead_bytes = 0
         """Body bytes of stages that were dropped and will never be read."""
 
     def restore(self, state: WritersState) -> None:
-        """Fill the empty table with a state (rules 3)."""
+        """Fill the empty table with a state."""
         assert not self._rows
         for row in state.rows:
             self._rows[row.name] = WriterRow.restore(row)
@@ -86,7 +83,7 @@ class WriterTable:
         self.dead_bytes = state.dead_bytes
 
     def state(self) -> WritersState:
-        """The table's state (rules 3)."""
+        """The table's state."""
         return WritersState(
             rows=tuple([row.state() for row in self._rows.values()]),
             transient=self._transient.state(self._rows),
@@ -97,7 +94,7 @@ class WriterTable:
 
     # ------------------------------------------------------------ commands
 
-    def stage(self, index: LogIndex, command: Stage, rules: int) -> Staged | Refused:
+    def stage(self, index: LogIndex, command: Stage) -> Staged | Refused:
         """Store the stage, or say why not. The first stage of a new run makes the run current."""
         key = command.key
         if key.writer in self._forgotten:
@@ -107,29 +104,29 @@ class WriterTable:
             anonymous = key.anonymous
         else:
             anonymous = row.transient
-        decision = refusal_of_owner(row, command, rules) or judge_stage(
-            row, command, self._context(rules, key.writer, anonymous)
+        decision = refusal_of_owner(row, command) or judge_stage(
+            row, command, self._context(key.writer, anonymous)
         )
         if isinstance(decision, Refused):
             return decision
-        row = self._touched(key, index, owner_of(command, rules))
+        row = self._touched(key, index, command.owner)
         if isinstance(decision, RepeatStage):
-            self._renew(row, index, command, rules)
+            self._renew(row, index, command)
             return decision.outcome
         assert isinstance(decision, TakeStage)
         self._take_over(row, key.run)
         if key.streaming and key.epoch > 0 and not row.known:
             assert command.create_writer, "only create_writer permits a start above epoch 0"
             row.admitted = True
-        if rules >= 2 and row.last_epoch < 0:
+        if row.last_epoch < 0:
             row.transient = key.anonymous
         attempt = row.open_attempt(key.epoch, command.attempt)
         assert attempt.entry_count == command.number, "only the stage that is due is stored"
         row.add_stage(attempt, index, command.batch)
-        self._renew(row, index, command, rules)
+        self._renew(row, index, command)
         return Staged(number=command.number, repeated=False)
 
-    def judge_commit(self, command: CommitEpoch, rules: int) -> CommitDecision:
+    def judge_commit(self, command: CommitEpoch) -> CommitDecision:
         """The decision on the CommitEpoch. Changes nothing."""
         writer = command.key.writer
         if writer in self._forgotten:
@@ -137,20 +134,19 @@ class WriterTable:
         row = self._rows.get(writer)
         may_leave = row is None or row.last_epoch < 0 or row.transient
         anonymous = command.transient_writer and may_leave
-        return refusal_of_owner(row, command, rules) or judge_commit(
-            row, command, self._context(rules, writer, anonymous)
+        return refusal_of_owner(row, command) or judge_commit(
+            row, command, self._context(writer, anonymous)
         )
 
-    def replayed(self, index: LogIndex, command: CommitEpoch, decision: Replay, rules: int) -> None:
+    def replayed(self, index: LogIndex, command: CommitEpoch, decision: Replay) -> None:
         """Keep the epoch as it was. Drop the stages of its replay, and those before it."""
         assert decision.outcome.replayed
-        row = self._touched(command.key, index, owner_of(command, rules))
+        row = self._touched(command.key, index, command.owner)
         self._take_over(row, command.key.run)
         self._drop_epochs_to(row, command.key.epoch)
-        if rules >= 2:
-            row.note_fence(command.key)
-            self._clock.advance(command.timestamp_us)
-            self._settle(row)
+        row.note_fence(command.key)
+        self._clock.advance(command.timestamp_us)
+        self._settle(row)
 
     def committed(
         self,
@@ -159,15 +155,14 @@ class WriterTable:
         decision: Publish,
         start: Offset,
         end: Offset,
-        rules: int,
     ) -> None:
         """Record that the decision's attempts are at [start, end) and advance the writer."""
         key = command.key
         assert end - start == sum(attempt.record_count for attempt in decision.attempts)
-        row = self._touched(key, index, owner_of(command, rules))
+        row = self._touched(key, index, command.owner)
         self._take_over(row, key.run)
         # A writer that once committed as a named one stays one: its replays must be recognised.
-        may_leave = rules < 2 or row.last_epoch < 0 or row.transient
+        may_leave = row.last_epoch < 0 or row.transient
         row.transient = command.transient_writer and may_leave
         row.remember_epoch(key.epoch, end - start)
         row.query_id = key.query_id
@@ -177,50 +172,25 @@ class WriterTable:
         self._drop_epochs_to(row, key.epoch)
         self.dead_bytes -= sum(attempt.body_bytes for attempt in decision.attempts)
         assert self.dead_bytes >= 0, "what was published had been staged"
-        if rules >= 2:
-            row.plan = command.plan
-            row.stream = key.stream
-            row.stream_batch = key.stream_batch if key.stream else -1
-            row.note_fence(key)
-            self._settle(row)
+        row.plan = command.plan
+        row.stream = key.stream
+        row.stream_batch = key.stream_batch if key.stream else -1
+        row.note_fence(key)
+        self._settle(row)
 
-    def abort_epoch(self, command: AbortEpoch, rules: int) -> EpochAborted | Refused:
+    def abort_epoch(self, command: AbortEpoch) -> EpochAborted | Refused:
         """Forget the open attempts of exactly this (writer, run, epoch), or say why not."""
         row = self._rows.get(command.key.writer)
-        refusal = refusal_of_owner(row, command, rules)
-        return refusal or EpochAborted(attempts=self._drop_open(row, command.key, rules))
+        refusal = refusal_of_owner(row, command)
+        return refusal or EpochAborted(attempts=self._drop_open(row, command.key))
 
-    def _drop_open(self, row: WriterRow | None, key: EpochKey, rules: int) -> int:
+    def _drop_open(self, row: WriterRow | None, key: EpochKey) -> int:
         if row is None or row.run != key.run:
             return 0
         dropped = self._drop_epoch(row, key.epoch)
-        if rules >= 2 and dropped:
+        if dropped:
             self._settle(row)
         return dropped
-
-    def expire_epoch(self, command: ExpireEpoch, rules: int) -> bool:
-        """Forget the open epoch unless a Stage renewed it since the leader looked."""
-        row = self._rows.get(command.writer)
-        if row is None or row.run != command.run:
-            return False
-        opened = row.open_epochs.get(command.epoch)
-        if opened is None or opened.renewed_at != command.renewals:
-            return False
-        self._drop_epoch(row, command.epoch)
-        if rules >= 2:
-            self._settle(row)
-        return True
-
-    def expire_writer(self, command: ExpireWriter, rules: int) -> bool:
-        """Forget the row if it may expire and has not changed since the leader looked."""
-        row = self._rows.get(command.writer)
-        if row is None or not row.expirable or row.last_index != command.last_index:
-            return False
-        if rules >= 2:
-            self._forget(row)
-        else:
-            del self._rows[row.name]
-        return True
 
     def expire_epochs_by_age(self, lease_us: int, now_us: int, count_max: int) -> Ended:
         """Drop at most `count_max` epochs that staged nothing for the lease, oldest first."""
@@ -255,20 +225,6 @@ class WriterTable:
         self._forget(row)
         return WriterRemoved(known=True, staged_bytes=staged_bytes)
 
-    def begin_ages(self) -> None:
-        """Begin rules 2: give every row the current log time as its age, in log order."""
-        for row in sorted(self._rows.values(), key=lambda row: row.last_index):
-            if row.last_epoch < 0:
-                row.transient = row.name == row.run and not row.streaming
-            self._settle(row)
-        opened = [
-            (each.renewed_at, (row.name, epoch))
-            for row in self._rows.values()
-            for epoch, each in row.open_epochs.items()
-        ]
-        for _, epoch in sorted(opened):
-            self._open.touch(epoch, self._clock.now_us)
-
     # ------------------------------------------------------------ queries
 
     @property
@@ -287,15 +243,11 @@ class WriterTable:
             return 0
         return row.staged_bytes + more
 
-    def open_epochs(self) -> Iterator[tuple[str, str, int, int]]:
-        """(writer, run, epoch, renewals) of each open epoch.
-
-        `renewals` is the index of the epoch's newest Stage. An epoch that was dropped and staged
-        again therefore never repeats an earlier value.
-        """
+    def open_epochs(self) -> Iterator[tuple[str, str, int]]:
+        """(writer, run, epoch) of each open epoch."""
         for row in self._rows.values():
-            for epoch, opened in row.open_epochs.items():
-                yield row.name, row.run, epoch, opened.renewed_at
+            for epoch in row.open_epochs:
+                yield row.name, row.run, epoch
 
     def open_stages(self) -> Iterator[LogIndex]:
         """The entries of all open stages, ascending. The table must not change meanwhile."""
@@ -307,14 +259,6 @@ class WriterTable:
                 for attempt in opened.attempts.values()
             )
         )
-
-    def transient_writers(self) -> Iterator[tuple[str, LogIndex]]:
-        """(writer, last_index) of each row that may expire.
-
-        These are batch writers without txnAppId, and writers that never committed and have
-        nothing open, because their stages were aborted or expired.
-        """
-        return ((row.name, row.last_index) for row in self._rows.values() if row.expirable)
 
     def oldest_us(self) -> tuple[int | None, int | None]:
         """Log times of the longest silent open epoch and transient row; None if there is none."""
@@ -329,13 +273,11 @@ class WriterTable:
         names = heapq.nsmallest(count_max, (name for name in self._rows if name > writer))
         return [self._rows[name] for name in names]
 
-    def digest_into(self, digest: StateDigest, rules: int) -> None:
-        """Write every row into `digest`, by writer, as far as version `rules` has its fields."""
+    def digest_into(self, digest: StateDigest) -> None:
+        """Write every row into `digest`, by writer, and the tables of ages and forgotten names."""
         digest.number(len(self._rows))
         for name in sorted(self._rows):
-            self._rows[name].digest_into(digest, rules)
-        if rules < 2:
-            return
+            self._rows[name].digest_into(digest)
         digest.number(len(self._transient))
         for name in self._transient:
             digest.text(name)
@@ -350,16 +292,13 @@ class WriterTable:
     def _open_keys(self) -> list[tuple[str, int]]:
         return [(row.name, epoch) for row in self._rows.values() for epoch in row.open_epochs]
 
-    def _context(self, rules: int, writer: str, anonymous: bool) -> RuleContext:
+    def _context(self, writer: str, anonymous: bool) -> RuleContext:
         """The context of a command that leaves a row of that kind if it is taken."""
-        if rules < 2:
-            room = writer in self._rows or len(self._rows) < self._limits.writers_max
-        elif anonymous or (writer in self._rows and writer not in self._transient):
+        if anonymous or (writer in self._rows and writer not in self._transient):
             room = True  # a new transient row removes the longest silent one
         else:
             room = len(self._rows) - len(self._transient) < self._limits.writers_max
         return RuleContext(
-            rules=rules,
             topic=self._topic,
             schema_version=self.schema_version,
             room_for_writer=room,
@@ -378,18 +317,15 @@ class WriterTable:
         row.owner = row.owner or owner
         return row
 
-    def _renew(self, row: WriterRow, index: LogIndex, command: Stage, rules: int) -> None:
+    def _renew(self, row: WriterRow, index: LogIndex, command: Stage) -> None:
         """Renew the lease of the epoch whose Stage took effect."""
         epoch = command.key.epoch
         row.open_epochs[epoch].renewed_at = index
-        if rules < 2:
-            self._clock.see(command.timestamp_us)
-            return
         self._open.touch((row.name, epoch), self._clock.advance(command.timestamp_us))
         self._settle(row)
 
     def _settle(self, row: WriterRow) -> None:
-        """Record that the row is active now, among rows of its kind (rules 2)."""
+        """Record that the row is active now, among rows of its kind."""
         row.active_us = self._clock.now_us
         if row.lasting:
             self._transient.drop(row.name)
@@ -399,7 +335,7 @@ class WriterTable:
             self._forget(self._rows[self._transient.oldest()])
 
     def _forget(self, row: WriterRow) -> None:
-        """Remove the row and what it has open (rules 2). Remember the name of a transient one that
+        """Remove the row and what it has open. Remember the name of a transient one that
         committed."""
         for epoch in list(row.open_epochs):
             self._drop_epoch(row, epoch)

@@ -15,11 +15,8 @@ from raftlog.core.types import Payload
 from raftlog.errors import DiskFull, Overloaded
 from raftlog.machines.commands import Configure, SetSchema, TopicInfo
 from raftlog.machines.controller import ControllerMachine
-from raftlog.machines.rules import RULES_WITH_EVOLUTION
-from raftlog.machines.settings import RULES_WITH_SETTINGS
 from raftlog.machines.topic import TopicMachine
 from raftlog.multiraft.local_replica import LocalReplica
-from raftlog.wire.codec import encode_command
 
 
 def carry_settings(
@@ -35,7 +32,7 @@ def carry_settings(
             if command is None:
                 continue
             try:
-                propose(local, Payload(encode_command(command, None), b""))
+                propose(local, local.payload(command))
             except (Overloaded, DiskFull):
                 return  # writes go first; it is tried again
             match command:
@@ -52,7 +49,7 @@ def settings_due(local: LocalReplica, controller: ControllerMachine) -> Configur
     if not isinstance(topic, TopicInfo) or not isinstance(machine, TopicMachine):
         return None
     version = topic.settings_version
-    if machine.rules < RULES_WITH_SETTINGS or machine.settings_version >= version:
+    if machine.settings_version >= version:
         return None
     if local.settings_proposed == (local.raft.term, version):
         return None
@@ -65,7 +62,7 @@ def schema_due(local: LocalReplica, controller: ControllerMachine) -> SetSchema 
     if not isinstance(topic, TopicInfo) or not isinstance(machine, TopicMachine):
         return None
     version = topic.schema.version
-    if machine.rules < RULES_WITH_EVOLUTION or machine.info.schema.version >= version:
+    if machine.info.schema.version >= version:
         return None
     if local.schema_proposed == (local.raft.term, version):
         return None

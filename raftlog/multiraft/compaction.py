@@ -24,7 +24,6 @@ from raftlog.image.job import CompactionJob, Reply
 from raftlog.image.manifest import SMALL_FILE_BYTES, Image
 from raftlog.machines.commands import SnapshotPoint
 from raftlog.machines.group_info import label_of
-from raftlog.machines.rules import RULES_WITH_POINTS
 from raftlog.machines.topic import TopicMachine
 from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.effects import CompactionFailed, Effects
@@ -35,7 +34,6 @@ from raftlog.multiraft.looks import looks_at
 from raftlog.replica import PointReached
 from raftlog.storage.limits import SEALED_BYTES_MIN
 from raftlog.storage.prefix import PrefixRemoval
-from raftlog.wire.codec import encode_command
 
 _POINTS_BEHIND_MAX = 4
 """A leader that is so many points behind with its own compactions proposes no more of them. No
@@ -258,7 +256,6 @@ class Compactions:
         since = replica.since_point
         if (
             raft.role is not Role.LEADER
-            or replica.machine.rules < RULES_WITH_POINTS
             or replica.states.trust is not Trust.TRUSTED
             or replica.diverged
             or len(replica.points) >= self._points_max(local)
@@ -268,7 +265,7 @@ class Compactions:
         keep_from = self._keep_from(local)
         command = SnapshotPoint(keep_from=keep_from)
         try:
-            self._propose(local, Payload(encode_command(command, None), b""))
+            self._propose(local, local.payload(command))
         except (Overloaded, DiskFull):
             return  # writes go first; it is tried again
         local.point_proposed, local.point_keeps_from = (raft.term, since.point), keep_from

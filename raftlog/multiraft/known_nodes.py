@@ -9,7 +9,6 @@ from raftlog.machines.cluster_nodes import ClusterNodes
 from raftlog.machines.commands import AddNode, Command, RegisterNode
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.limits import ControllerLimits
-from raftlog.machines.rules import RULES_LATEST
 
 
 class KnownNodes(Mapping[NodeId, str]):
@@ -48,7 +47,7 @@ class KnownNodes(Mapping[NodeId, str]):
         self._logged_until = last_index
         for _, command in commands:
             if isinstance(command, RegisterNode):
-                self._logged.register(command, RULES_LATEST)
+                self._logged.register(command)
             elif isinstance(command, AddNode):
                 self._logged.add(command)
 

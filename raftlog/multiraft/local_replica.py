@@ -25,6 +25,7 @@ from raftlog.errors import (
     Overloaded,
     RaftlogError,
     ReplicaDiverged,
+    RulesTooOld,
     StateDisputed,
 )
 from raftlog.image.manifest import Image
@@ -32,19 +33,19 @@ from raftlog.image.open_image import OpenImage
 from raftlog.image.outvoted import NEVER_OUTVOTED, Outvoted
 from raftlog.image.stages_file import StagesFile
 from raftlog.machines.byte_index import joined
-from raftlog.machines.commands import TopicInfo
+from raftlog.machines.commands import Command, TopicInfo
 from raftlog.machines.contract import StateMachine
-from raftlog.machines.group_info import ControllerInfo, GroupInfo
+from raftlog.machines.group_info import ControllerInfo, GroupInfo, label_of
 from raftlog.machines.kv import KvMachine
 from raftlog.machines.outcomes import Outcome
-from raftlog.machines.rules import RULES_WITH_POINTS
+from raftlog.machines.rules import rules_needed
 from raftlog.machines.topic import TopicMachine
 from raftlog.multiraft.effects import HistoryCompared, StateCompared
 from raftlog.multiraft.group_events import GroupEvents, GroupStatus
 from raftlog.replica import Output, Replica
 from raftlog.storage.log import GroupLog
 from raftlog.wire.batch import BatchHeader
-from raftlog.wire.codec import decode_batch_header
+from raftlog.wire.codec import decode_batch_header, encode_command
 from raftlog.wire.runs import Runs
 
 WriteReply = Callable[[Outcome | RaftlogError], None]
@@ -191,6 +192,19 @@ class LocalReplica:
     @property
     def machine(self) -> StateMachine[Any, Outcome]:
         return self.replica.machine
+
+    def payload(
+        self, command: Command, batch: BatchHeader | None = None, body: bytes = b""
+    ) -> Payload:
+        """The command as a proposal to this group; `batch` and `body` go with records.
+
+        Raises `RulesTooOld` if the group's rules do not know the command.
+        """
+        needed, rules = rules_needed(command), self.replica.machine.rules
+        if rules < needed:
+            what = type(command).__name__
+            raise RulesTooOld(topic=label_of(self.info), what=what, rules=rules, needed=needed)
+        return Payload(encode_command(command, batch), body)
 
     @property
     def topic_machine(self) -> TopicMachine:
@@ -398,9 +412,7 @@ class LocalReplica:
         names of the files that nothing refers to any more."""
         obsolete = self.image.take(image, received)
         machine = self.replica.machine
-        # One whose snapshot was damaged replays its log while the image is repaired, and may not be
-        # back at the rules under which it can do without extents.
-        if isinstance(machine, TopicMachine) and machine.rules >= RULES_WITH_POINTS:
+        if isinstance(machine, TopicMachine):
             machine.drop_extents_before(image.history_end)
         self._note_history()
         return obsolete
@@ -408,9 +420,8 @@ class LocalReplica:
     def _note_history(self) -> None:
         """What is in history now can be compared with the other replicas'."""
         image = self.image.manifest
-        digest = image.history_digest
-        if isinstance(self.info, TopicInfo) and image.snapshots and digest is not None:
-            self.replica.history_reached(image.index, digest, image.settled)
+        if isinstance(self.info, TopicInfo) and image.snapshots:
+            self.replica.history_reached(image.index, image.history_digest, image.settled)
 
     def may_go_on_from(self, image: Image) -> bool:
         """Does the log go on from this image, which may be older than what is applied?

@@ -36,7 +36,6 @@ from raftlog.machines.topic import TopicMachine
 from raftlog.multiraft.effects import Effects, RetentionFailed
 from raftlog.multiraft.local_replica import HeldBack, LocalReplica
 from raftlog.multiraft.unread import first_unread
-from raftlog.wire.codec import encode_command
 
 _PORTIONS = 64
 """Less than this part of a topic goes only in whole stored batches. It bounds how many trims a
@@ -147,7 +146,7 @@ class Retention:
         """Propose it, if it removes anything. Returns whether there is room for others."""
         if offset > local.topic_machine.log_start_offset:
             try:
-                self._propose(local, Payload(encode_command(Trim(offset=offset), None), b""))
+                self._propose(local, local.payload(Trim(offset=offset)))
             except (Overloaded, DiskFull):
                 return False  # writes go first; it is tried again
         return True

@@ -16,7 +16,6 @@ from raftlog.machines.commands import Rules
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.multiraft.local_replica import LocalReplica
-from raftlog.wire.codec import encode_command
 
 
 def raise_rules(
@@ -32,7 +31,7 @@ def raise_rules(
         if raft.role is not Role.LEADER or version is None:
             continue
         try:
-            propose(local, Payload(encode_command(Rules(version=version), None), b""))
+            propose(local, local.payload(Rules(version=version)))
         except (Overloaded, DiskFull):
             return  # writes go first; it is tried again
         local.rules_proposed = (raft.term, version)

@@ -34,13 +34,11 @@ BOUND_BYTES_MAX = 64
 # ---------------------------------------------------------------- encode
 
 
-def encode_batch(
-    batch: pa.RecordBatch, schema: Schema, compression: str, *, planes: bool = False
-) -> EncodedBatch:
+def encode_batch(batch: pa.RecordBatch, schema: Schema, compression: str) -> EncodedBatch:
     """The header and the body of a batch of at least one record, which `conform` has returned.
 
-    Each column becomes one Arrow IPC record-batch message with its own CRC-32C and statistics; with
-    `planes` as byte planes if these make a compressed column smaller (`TopicInfo.takes_planes`).
+    Each column becomes one Arrow IPC record-batch message with its own CRC-32C and statistics, in
+    byte planes if these make a compressed column smaller.
     Raises `InvalidOption` for a compression not in `COMPRESSIONS`.
     """
     assert batch.num_rows > 0, "a batch has records"
@@ -52,7 +50,7 @@ def encode_batch(
     batch_crc = 0
     for field, column in zip(schema.fields, batch.columns, strict=True):
         used = compression if column.nbytes >= COMPRESS_BYTES_MIN else "none"
-        split = planes and used != "none" and byte_planes.saves(column)
+        split = used != "none" and byte_planes.saves(column)
         buffer = _write_planes(column, used) if split else _write_column(column, used)
         crc = crc32c(buffer)
         minimum, maximum = _bounds(column)

@@ -14,9 +14,8 @@ from raftlog.wire.batch import EncodedBatch
 class BatchBuffer:
     """Collects conformed batches and encodes them in batches of about `batch_bytes` each."""
 
-    def __init__(self, schema: Schema, *, compression: str, planes: bool, batch_bytes: int) -> None:
+    def __init__(self, schema: Schema, *, compression: str, batch_bytes: int) -> None:
         self._schema = schema
-        self._planes = planes
         self._compression = compression
         self._batch_bytes = batch_bytes
         self._batches: list[pa.RecordBatch] = []
@@ -40,7 +39,7 @@ class BatchBuffer:
         """Yields all rows that are kept, encoded; keeps none."""
         batches, self._batches, self._bytes = self._batches, [], 0
         for batch in coalesce(batches, self._batch_bytes):
-            yield encode_batch(batch, self._schema, self._compression, planes=self._planes)
+            yield encode_batch(batch, self._schema, self._compression)
 
 
 def coalesce(batches: Iterable[pa.RecordBatch], bytes_target: int) -> Iterator[pa.RecordBatch]:

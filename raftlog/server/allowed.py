@@ -226,9 +226,15 @@ def _named(right: Right | None) -> Needs:
     return lambda _, request: [Need(right, topic_named(request.name))]
 
 
-def _topic(*rights: Right | None) -> Needs:
-    """These rights on the topic whose group and incarnation are named."""
-    return lambda allowed, request: [
+def _topic(right: Right | None) -> Needs:
+    """A right on the topic whose group and incarnation are named."""
+    return lambda allowed, request: allowed.of_topic(right, request.group, request.incarnation)
+
+
+def _commit_epoch(allowed: Allowed, request: calls.CommitEpochCall) -> Sequence[Need]:
+    """Records that take the place of all others delete these."""
+    rights = (Right.WRITE, Right.DELETE) if request.overwrite else (Right.WRITE,)
+    return [
         need
         for right in rights
         for need in allowed.of_topic(right, request.group, request.incarnation)
@@ -278,8 +284,7 @@ NEEDS: dict[str, Needs] = {
     calls.LIST_TOPICS.name: _nothing,
     calls.APPEND.name: _topic(Right.WRITE),
     calls.STAGE.name: _topic(Right.WRITE),
-    calls.COMMIT_EPOCH.name: _topic(Right.WRITE),
-    calls.OVERWRITE.name: _topic(Right.WRITE, Right.DELETE),
+    calls.COMMIT_EPOCH.name: _commit_epoch,
     calls.ABORT_EPOCH.name: _topic(Right.WRITE),
     calls.READ_HIGH_WATER_MARK.name: _topic(None),
     calls.READ.name: _topic(Right.READ),

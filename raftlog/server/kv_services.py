@@ -15,11 +15,10 @@ from raftlog.errors import (
     NotLeader,
     RaftlogError,
     ReplicaDiverged,
-    RulesTooOld,
     StateDisputed,
 )
 from raftlog.machines.commands import CreateKv
-from raftlog.machines.group_info import CONTROLLER, KvInfo, label_of
+from raftlog.machines.group_info import KvInfo, label_of
 from raftlog.machines.kv import KvMachine
 from raftlog.machines.kv_commands import (
     DeleteKey,
@@ -30,7 +29,6 @@ from raftlog.machines.kv_commands import (
     PutKey,
 )
 from raftlog.machines.outcomes import KeyWritten, KvCreated, SessionOpened
-from raftlog.machines.rules import RULES_WITH_KV
 from raftlog.machines.validity import problem_of_key_write
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.server.allowed import Allowed
@@ -68,13 +66,6 @@ class KvServices:
         await self._node.read_barrier(of_controller)
         found = controller.kv
         if found is None and call.create:
-            if controller.rules < RULES_WITH_KV:
-                raise RulesTooOld(
-                    topic=label_of(CONTROLLER),
-                    what="The key-value store",
-                    rules=controller.rules,
-                    needed=RULES_WITH_KV,
-                )
 
             def command_on(voters: tuple[NodeId, ...]) -> CreateKv:
                 return CreateKv(voters=voters, timestamp_us=self._node.now_us(of_controller))

@@ -11,6 +11,7 @@ import signal
 import sys
 import uuid
 from collections.abc import Callable, Collection, MutableMapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from raftlog.config_hosts import PORT_MAX, is_loopback
 from raftlog.config_metrics import listen_of
 from raftlog.config_tls import PemFiles
 from raftlog.core.ready import Role
-from raftlog.core.types import NodeId, Payload
+from raftlog.core.types import NodeId
 from raftlog.crash_dumps import set_core_dumps
 from raftlog.errors import (
     AcknowledgedEntriesLost,
@@ -49,7 +50,7 @@ from raftlog.server.admission import Admission, Authenticator
 from raftlog.server.announcing import announce, announcer_of
 from raftlog.server.audit import AuditLog
 from raftlog.server.compactor import COMPACTION_PROGRAM, Compactor
-from raftlog.server.leases import LeaseWatch
+from raftlog.server.leases import expiry_due
 from raftlog.server.listener import Listener, Port, generic_handlers
 from raftlog.server.memory import collect_seldom, keep_freed_memory
 from raftlog.server.meters import Meters
@@ -67,7 +68,6 @@ from raftlog.transport.inbound import PeerStreams
 from raftlog.transport.link import KEEPALIVE_OPTIONS
 from raftlog.transport.peer_channels import PeerChannels
 from raftlog.wire.calls import SERVICE
-from raftlog.wire.codec import encode_command
 
 _NO_CLEAN_END = (DiskFailed, AcknowledgedEntriesLost)
 """Errors after which a node does not even close its files: its disk is not to be trusted, and it
@@ -340,28 +340,18 @@ async def _follow_keys(services: Services, every_s: float) -> None:
 
 async def _watch_leases(node: Node) -> None:
     """Propose the expiry of what outlived its lease, in the groups that this node leads."""
-    watches: dict[int, LeaseWatch] = {}
-    loop = asyncio.get_running_loop()
+    leases = node.settings.topic
     while True:
-        await asyncio.sleep(node.settings.topic.lease_check_s)
+        await asyncio.sleep(leases.lease_check_s)
         for local in node.multiraft.replicas.values():
             machine = local.machine
-            if not isinstance(machine, TopicMachine):
+            if not isinstance(machine, TopicMachine) or local.raft.role is not Role.LEADER:
                 continue
-            watch = watches.setdefault(local.group, LeaseWatch(node.settings.topic))
-            if local.raft.role is not Role.LEADER:
-                watch.restart()
+            command = expiry_due(machine, leases, node.now_us(local))
+            if command is None:
                 continue
-            due = watch.due(machine, now_s=loop.time(), now_us=node.now_us(local))
-            for command in due:
-                try:
-                    payload = Payload(encode_command(command, None), b"")
-                    node.multiraft.propose(local, payload, lambda _: None)
-                except (Overloaded, DiskFull):
-                    break  # writes go first; the next check finds it again
-        gone = watches.keys() - {local.group for local in node.multiraft.replicas.values()}
-        for group in gone:
-            del watches[group]
+            with suppress(Overloaded, DiskFull):  # writes go first; the next check finds it again
+                node.multiraft.propose(local, local.payload(command), lambda _: None)
 
 
 def _stop_on_signals(stop: asyncio.Event) -> None:

@@ -21,7 +21,7 @@ import structlog
 from raftlog.config import Settings, StorageSettings
 from raftlog.core.messages import PeerMessage
 from raftlog.core.ready import Role
-from raftlog.core.types import NOBODY, GroupId, LogIndex, NodeId, Offset, Payload
+from raftlog.core.types import NOBODY, GroupId, LogIndex, NodeId, Offset
 from raftlog.errors import (
     GroupUnknown,
     IdentityRefused,
@@ -58,7 +58,6 @@ from raftlog.transport.link import CHANNEL_OPTIONS, PeerLink
 from raftlog.transport.peer_channels import PeerChannels
 from raftlog.wire.batch import BatchHeader
 from raftlog.wire.calls import REPORT_PLACEMENT
-from raftlog.wire.codec import encode_command
 from raftlog.wire.group_calls import NodeAddress
 from raftlog.wire.peer_greetings import PeerHello, PeerWelcome
 from raftlog.wire.traced import TracedEntry
@@ -373,10 +372,10 @@ class Node:
     ) -> asyncio.Future[Outcome]:
         """Give a command its place in the log; the future of what applying it comes to.
 
-        Raises `NotLeader`, `Overloaded`, `DiskFull`, `TooLarge`, `TopicRecreated`: nothing was
-        written. The future may end with `NoQuorum`: it may have been written.
+        Raises `NotLeader`, `Overloaded`, `DiskFull`, `TooLarge`, `TopicRecreated`, `RulesTooOld`:
+        nothing was written. The future may end with `NoQuorum`: it may have been written.
         """
-        payload = Payload(encode_command(command, batch), body)
+        payload = local.payload(command, batch, body)
         limit = self.settings.server.entry_bytes_max
         if payload.size > limit:
             raise TooLarge(

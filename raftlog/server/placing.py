@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from raftlog.core.types import CONTROLLER_GROUP, NodeId
-from raftlog.errors import AddressTaken, NodeInUse, NotAVoter, RulesTooOld, TooFewNodes
+from raftlog.errors import AddressTaken, NodeInUse, NotAVoter, TooFewNodes
 from raftlog.machines.commands import (
     AddNode,
     CreateKv,
@@ -29,7 +29,6 @@ from raftlog.machines.outcomes import (
     Refused,
 )
 from raftlog.machines.placements import Placement
-from raftlog.machines.rules import RULES_WITH_MEMBERS, RULES_WITH_OBSERVERS
 from raftlog.placement import REPLICAS_DEFAULT, Held, chosen, load_of
 from raftlog.server.node import Node
 from raftlog.server.refused import accepted
@@ -50,9 +49,7 @@ class PlacingServices:
     async def add_node(self, call: AddNode) -> NodeAdded:
         """Let a node join. Raises `NodeExists`, `AddressTaken`, `NodeRemoved`,
         `ObserverRefused`."""
-        if call.observer:
-            self._check_knows_observers()
-        self._check_rules()
+        self._node.check_leads(self._replicas.of_controller)
         for node, address in self._node.addresses.items():
             # Nodes that have not registered yet are known by their configuration only.
             if address == call.address and node != call.node:
@@ -62,19 +59,17 @@ class PlacingServices:
 
     async def set_parents(self, call: SetParents) -> ParentsSet:
         """Say what an observer pulls from. Raises `ObserverRefused`, `NodeUnknown`."""
-        self._check_knows_observers()
         outcome = await self._node.propose(self._replicas.of_controller, call)
         return accepted(ParentsSet, outcome)
 
     async def set_duty(self, call: SetDuty) -> DutySet:
         """Say what a node is to do. Raises `NodeUnknown`, `TooFewNodes`."""
-        self._check_rules()
         outcome = await self._node.propose(self._replicas.of_controller, call)
         return accepted(DutySet, outcome)
 
     async def retire_node(self, call: RetireNode) -> NodeRetired:
         """Remove a node for ever. Raises `NodeInUse`, `NodeUnknown`."""
-        self._check_rules()
+        self._node.check_leads(self._replicas.of_controller)
         if call.node in self._replicas.of_controller.raft.membership.all_voters:
             raise NodeInUse(node=call.node, what="it votes in the controller's group")
         outcome = await self._node.propose(self._replicas.of_controller, call)
@@ -83,7 +78,7 @@ class PlacingServices:
     async def place_group(self, call: calls.PlaceGroupCall) -> GroupPlaced:
         """Wish a group elsewhere. Raises `PlacementUnderWay`, `PlacementOutdated`, `NodeUnknown`,
         `GroupUnknown`."""
-        self._check_rules()
+        self._node.check_leads(self._replicas.of_controller)
         info = self._controller.info_of(call.group)
         former = info.voters if info is not None else self._controller_voters()
         command = PlaceGroup(
@@ -196,16 +191,3 @@ class PlacingServices:
 
     def _controller_voters(self) -> tuple[NodeId, ...]:
         return self._replicas.of_controller.raft.membership.voters
-
-    def _check_rules(
-        self, what: str = "A change of nodes", needed: int = RULES_WITH_MEMBERS
-    ) -> None:
-        """Refuse changes of members here while a node may have a program that does not know
-        them."""
-        self._node.check_leads(self._replicas.of_controller)
-        rules = self._controller.rules
-        if rules < needed:
-            raise RulesTooOld(topic="", what=what, rules=rules, needed=needed)
-
-    def _check_knows_observers(self) -> None:
-        self._check_rules("An observer", RULES_WITH_OBSERVERS)

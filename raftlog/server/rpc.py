@@ -317,7 +317,6 @@ def client_handlers(services: Services, gate: CallGate) -> grpc.GenericRpcHandle
             with_body(calls.APPEND, services.append),
             with_body(calls.STAGE, services.stage),
             plain(calls.COMMIT_EPOCH, services.commit_epoch),
-            plain(calls.OVERWRITE, services.overwrite),
             plain(calls.ABORT_EPOCH, services.abort_epoch),
             plain(calls.READ_HIGH_WATER_MARK, services.read_high_water_mark),
             streamed(calls.READ, services.read),

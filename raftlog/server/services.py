@@ -39,7 +39,6 @@ from raftlog.machines.commands import (
     TopicInfo,
     Trim,
 )
-from raftlog.machines.evolution import later_change
 from raftlog.machines.outcomes import (
     Appended,
     EpochAborted,
@@ -56,12 +55,7 @@ from raftlog.machines.outcomes import (
 )
 from raftlog.machines.rules import (
     RULES_LATEST,
-    RULES_WITH_EVOLUTION,
-    RULES_WITH_OVERWRITE,
-    RULES_WITH_OWNERS,
 )
-from raftlog.machines.schema import RULES_WITH_TYPES, later_type
-from raftlog.machines.settings import rules_needed
 from raftlog.machines.topic import TopicMachine
 from raftlog.machines.validity import (
     problem_of_append,
@@ -185,11 +179,6 @@ class Services:
                 existed = found.incarnation != call.incarnation
                 return TopicCreated(topic=self._as_placed(found), existed=existed)
         self.rights.require(caller(), Right.CREATE, topic_named(call.name))
-        if call.settings:
-            self._check_rules(call.name, "A setting", rules_needed(call.settings))
-        kind = later_type(field.type for field in call.schema.fields)
-        if kind is not None:
-            self._check_rules(call.name, f"The type {kind}", RULES_WITH_TYPES)
 
         def command_on(voters: tuple[NodeId, ...]) -> CreateTopic:
             return CreateTopic(
@@ -207,7 +196,6 @@ class Services:
 
     async def alter_topic(self, call: calls.AlterTopicCall) -> TopicAltered:
         """Change a topic's settings. Its leader learns of it with the controller's log."""
-        self._check_rules(call.name, "A setting", rules_needed(call.settings))
         outcome = await self._node.propose(
             self._multiraft.replicas.of_controller,
             AlterTopic(name=call.name, incarnation=call.incarnation, settings=call.settings),
@@ -216,10 +204,6 @@ class Services:
 
     async def alter_schema(self, command: AlterSchema) -> TopicAltered:
         """Change columns of a topic. Its leader learns of it with the controller's log."""
-        self._check_rules(command.name, "A change of columns", RULES_WITH_EVOLUTION)
-        later = later_change(command.changes)
-        if later is not None:
-            self._check_rules(command.name, later, RULES_WITH_TYPES)
         outcome = await self._node.propose(self._multiraft.replicas.of_controller, command)
         return self._accepted(TopicAltered, outcome)
 
@@ -307,7 +291,7 @@ class Services:
             create_writer=call.create_writer,
             owner=self._owner(local, call.key),
         )
-        check_sense("Stage", problem_of_stage(command, RULES_LATEST))
+        check_sense("Stage", problem_of_stage(command))
         self._check_staged_bytes(local, command)
         await self._order.turn(call.attempt, call.number)
         done = self._node.propose(local, command, call.batch, body)
@@ -329,18 +313,6 @@ class Services:
     async def commit_epoch(self, call: calls.CommitEpochCall) -> EpochCommitted:
         """Make an epoch's attempts visible. Raises what the exactly-once rules refuse."""
         local = self._here(call.group, call.incarnation)
-        return await self._make_visible(local, call, overwrite=False)
-
-    async def overwrite(self, call: calls.CommitEpochCall) -> EpochCommitted:
-        """Make an epoch's attempts the only records that are visible. Raises as `commit_epoch`
-        does, and `RulesTooOld` as `remove_writer` does."""
-        local = self._leading(call.group, call.incarnation)
-        _check_rules("Overwriting a topic", local.topic_machine, needed=RULES_WITH_OVERWRITE)
-        return await self._make_visible(local, call, overwrite=True)
-
-    async def _make_visible(
-        self, local: LocalReplica, call: calls.CommitEpochCall, *, overwrite: bool
-    ) -> EpochCommitted:
         command = CommitEpoch(
             key=call.key,
             attempts=call.attempts,
@@ -350,7 +322,7 @@ class Services:
             create_writer=call.create_writer,
             transient_writer=call.transient_writer,
             plan=call.plan,
-            overwrite=overwrite,
+            overwrite=call.overwrite,
             owner=self._owner(local, call.key),
         )
         outcome = await self._node.propose(local, command)
@@ -373,11 +345,8 @@ class Services:
         return self._accepted(EpochAborted, outcome)
 
     def _owner(self, local: LocalReplica, key: EpochKey) -> str:
-        """Whose the writer is to be. A log with older rules knows no owners."""
-        machine = local.topic_machine
-        if machine.rules < RULES_WITH_OWNERS:
-            return ""
-        return self.rights.owner(caller(), machine.info.name, key.writer)
+        """Whose the writer is to be; "": no caller is authenticated, or it may write as any."""
+        return self.rights.owner(caller(), local.topic_machine.info.name, key.writer)
 
     # ------------------------------------------------------------ writers
 
@@ -397,23 +366,18 @@ class Services:
         )
 
     async def remove_writer(self, call: calls.RemoveWriterCall) -> WriterRemoved:
-        """Forget a writer row. Raises `RulesTooOld` where the topic does not know the command:
-        it would stop every replica that is older."""
+        """Forget a writer row."""
         local = self._leading(call.group, call.incarnation)
-        machine = local.topic_machine
         command = RemoveWriter(writer=call.writer)
-        _check_rules("Removing a writer", machine, needed=2)
-        check_sense("RemoveWriter", problem_of_removal(command, machine.rules))
+        check_sense("RemoveWriter", problem_of_removal(command))
         outcome = await self._node.propose(local, command)
         return self._accepted(WriterRemoved, outcome)
 
     async def trim(self, call: calls.TrimCall) -> Trimmed:
-        """Move the topic's log start up. Raises `RulesTooOld` as `remove_writer` does."""
+        """Move the topic's log start up."""
         local = self._leading(call.group, call.incarnation)
-        machine = local.topic_machine
         command = Trim(offset=call.offset)
-        _check_rules("Trimming a topic", machine, needed=3)
-        check_sense("Trim", problem_of_trim(command, machine.rules))
+        check_sense("Trim", problem_of_trim(command))
         return self._accepted(Trimmed, await self._node.propose(local, command))
 
     # ------------------------------------------------------------ reading
@@ -522,14 +486,6 @@ class Services:
             error.cluster = self._node.identity.cluster_id
             raise
 
-    def _check_rules(self, topic: str, what: str, needed: int) -> None:
-        """Refuse here what a node may have a program for that does not know it."""
-        replicas = self._multiraft.replicas
-        self._node.check_leads(replicas.of_controller)
-        rules = replicas.controller.rules
-        if rules < needed:
-            raise errors.RulesTooOld(topic=topic, what=what, rules=rules, needed=needed)
-
     def _here(self, group: GroupId, incarnation: str) -> LocalReplica:
         """The topic's replica here. Raises `NotLeader` where there is none (yet),
         `TopicRecreated`."""
@@ -587,14 +543,6 @@ class Services:
             return 0
         row = local.topic_machine.writer(writer)
         return 0 if row is None else row.staged_bytes
-
-
-def _check_rules(what: str, machine: TopicMachine, *, needed: int) -> None:
-    """Refuse a command that would stop every replica whose program does not know it."""
-    if machine.rules < needed:
-        raise errors.RulesTooOld(
-            topic=machine.info.name, what=what, rules=machine.rules, needed=needed
-        )
 
 
 def _check_not_trimmed(machine: TopicMachine, start: Offset) -> None:

@@ -13,8 +13,8 @@
 
 Identity, manifests and deletions are texts with a checksum, in two copies, so that one damaged byte
 costs none of them. Each is written under another name, synced and renamed, one after the other. A
-new folder gets its identity last, so a folder with an identity is complete. A copy that is damaged,
-or that a folder of an older version lacks, is written again from the other. Nothing is removed
+new folder gets its identity last, so a folder with an identity is complete. A copy that is damaged
+or missing is written again from the other. Nothing is removed
 because it cannot be read: a file that is foreign, of another format or damaged is an error, and
 nothing is changed.
 """

@@ -46,7 +46,7 @@ from raftlog.storage.write import LogWrite, Piece, Segment, remove_unfinished
 
 JOURNAL_NAME = "hard-state.journal"
 JOURNAL_COPIES = (JOURNAL_NAME, "hard-state.2.journal")
-"""In the order in which they are written. A folder of an older version has only the first."""
+"""In the order in which they are written."""
 
 _ENDING = ".journal"
 _ALL_GROUPS = (1 << 64) - 1

@@ -178,8 +178,8 @@ class DeleteTopicCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeTopic:
-    """Leader of the controller (linearizable); with `any_node` any node, as far as it has applied.
-    An older node does not know that, and answers as if it were not given."""
+    """Leader of the controller (linearizable); with `any_node` any node, as far as it has
+    applied."""
 
     name: str
     any_node: bool = False
@@ -231,7 +231,7 @@ class StageCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitEpochCall:
-    """Leader of the topic."""
+    """Leader of the topic. With `overwrite` the epoch's records take the place of all others."""
 
     group: GroupId
     incarnation: str
@@ -242,6 +242,7 @@ class CommitEpochCall:
     create_writer: bool
     transient_writer: bool
     plan: str = ""
+    overwrite: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,7 +324,7 @@ class ReadSizes:
 
     `pieces_max` lies in [1, READ_PIECES_MAX]. With `where`, all of whose predicates must be true,
     the answer also says where no record can match, and may end before `end`. A batch of a version
-    of the schema above `where_version` is not judged. Older nodes know no predicates."""
+    of the schema above `where_version` is not judged."""
 
     group: GroupId
     incarnation: str
@@ -434,9 +435,9 @@ class GroupView:
     dead_bytes: int
     """Body bytes in the log that nobody will ever read: a figure for people."""
     state: str
-    """`trusted`, `diverged` or `disputed` (`raftlog.comparison`); "" from an older node."""
+    """`trusted`, `diverged` or `disputed` (`raftlog.comparison`)."""
     log_start_index: LogIndex
-    """The first entry that its log still holds; 0 from an older node."""
+    """The first entry that its log still holds."""
     log_bytes: int
     """Bytes of the log's files, without space reserved ahead."""
     snapshot_index: LogIndex
@@ -548,7 +549,7 @@ class WriterView:
     kind: str
     """`stream`, `named batch` or `transient`."""
     owner: str
-    """Reserved: nothing sets it yet."""
+    """The identity that the writer belongs to; "": it belongs to none."""
     query_id: str
     """The streaming query's id; for a batch write the writer's own name."""
     run: str
@@ -560,11 +561,9 @@ class WriterView:
     staged_bytes: int
     """Bytes that its open epochs count against the topic's bound."""
     active_us: int
-    """When it last wrote, in log time: microseconds since 1970 UTC; 0 where the topic's rules know
-    no ages."""
+    """When it last wrote, in log time: microseconds since 1970 UTC."""
     plan: str
-    """What its last epoch's commit gave as its plan; "" if that is not known. This and
-    what follows are empty where a node of an earlier version answers."""
+    """What its last epoch's commit gave as its plan; "" if that is not known."""
     last_start: Offset
     """The records of its last epoch are [last_start, last_end) of the topic; -1 for none."""
     last_end: Offset
@@ -665,9 +664,6 @@ LIST_TOPICS = PlainCall("ListTopics", ListTopics, TopicsReply)
 APPEND = BodyCall("Append", AppendCall, Appended)
 STAGE = BodyCall("Stage", StageCall, Staged)
 COMMIT_EPOCH = PlainCall("CommitEpoch", CommitEpochCall, EpochCommitted)
-OVERWRITE = PlainCall("Overwrite", CommitEpochCall, EpochCommitted)
-"""As `COMMIT_EPOCH`, for an epoch that takes the place of all records. A call of its own: a node
-that is too old to know it must not take it for an epoch that adds to them."""
 ABORT_EPOCH = PlainCall("AbortEpoch", AbortEpochCall, EpochAborted)
 READ_HIGH_WATER_MARK = PlainCall("ReadHighWaterMark", ReadHighWaterMark, ReadableRange)
 READ = StreamedCall("Read", ReadCall, BatchReply)

@@ -84,10 +84,10 @@ class PlacementsReply:
     """Every node."""
     groups: tuple[GroupPlace, ...]
     """Every group, the controller's first."""
-    founders: tuple[NodeId, ...] = ()
-    """The nodes that the cluster began with; none named by older versions."""
+    founders: tuple[NodeId, ...]
+    """The nodes that the cluster began with."""
     removed: tuple[NodeId, ...] = ()
-    """The ids of nodes that were removed for good; none named by older versions."""
+    """The ids of nodes that were removed permanently."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -302,34 +302,6 @@ class AbortEpoch(_message.Message):
     owner: str
     def __init__(self, key: _Optional[_Union[EpochKey, _Mapping]] = ..., owner: _Optional[str] = ...) -> None: ...
 
-class ExpireEpoch(_message.Message):
-    __slots__ = ("writer", "run", "epoch", "renewals")
-    WRITER_FIELD_NUMBER: _ClassVar[int]
-    RUN_FIELD_NUMBER: _ClassVar[int]
-    EPOCH_FIELD_NUMBER: _ClassVar[int]
-    RENEWALS_FIELD_NUMBER: _ClassVar[int]
-    writer: str
-    run: str
-    epoch: int
-    renewals: int
-    def __init__(self, writer: _Optional[str] = ..., run: _Optional[str] = ..., epoch: _Optional[int] = ..., renewals: _Optional[int] = ...) -> None: ...
-
-class ExpireProducer(_message.Message):
-    __slots__ = ("producer", "next_sequence")
-    PRODUCER_FIELD_NUMBER: _ClassVar[int]
-    NEXT_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
-    producer: str
-    next_sequence: int
-    def __init__(self, producer: _Optional[str] = ..., next_sequence: _Optional[int] = ...) -> None: ...
-
-class ExpireWriter(_message.Message):
-    __slots__ = ("writer", "last_index")
-    WRITER_FIELD_NUMBER: _ClassVar[int]
-    LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
-    writer: str
-    last_index: int
-    def __init__(self, writer: _Optional[str] = ..., last_index: _Optional[int] = ...) -> None: ...
-
 class Expire(_message.Message):
     __slots__ = ("timestamp_us", "epoch_lease_us", "transient_writer_lease_us", "producer_lease_us")
     TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
@@ -493,14 +465,11 @@ class DeleteTopic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class Command(_message.Message):
-    __slots__ = ("append", "stage", "commit_epoch", "abort_epoch", "expire_epoch", "expire_producer", "expire_writer", "register_node", "create_topic", "delete_topic", "rules", "expire", "remove_writer", "trim", "snapshot_point", "alter_topic", "configure", "add_node", "set_duty", "retire_node", "place_group", "report_placement", "set_parents", "alter_schema", "set_schema", "create_kv", "open_session", "put_key", "delete_key")
+    __slots__ = ("append", "stage", "commit_epoch", "abort_epoch", "register_node", "create_topic", "delete_topic", "rules", "expire", "remove_writer", "trim", "snapshot_point", "alter_topic", "configure", "add_node", "set_duty", "retire_node", "place_group", "report_placement", "set_parents", "alter_schema", "set_schema", "create_kv", "open_session", "put_key", "delete_key")
     APPEND_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     COMMIT_EPOCH_FIELD_NUMBER: _ClassVar[int]
     ABORT_EPOCH_FIELD_NUMBER: _ClassVar[int]
-    EXPIRE_EPOCH_FIELD_NUMBER: _ClassVar[int]
-    EXPIRE_PRODUCER_FIELD_NUMBER: _ClassVar[int]
-    EXPIRE_WRITER_FIELD_NUMBER: _ClassVar[int]
     REGISTER_NODE_FIELD_NUMBER: _ClassVar[int]
     CREATE_TOPIC_FIELD_NUMBER: _ClassVar[int]
     DELETE_TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -527,9 +496,6 @@ class Command(_message.Message):
     stage: Stage
     commit_epoch: CommitEpoch
     abort_epoch: AbortEpoch
-    expire_epoch: ExpireEpoch
-    expire_producer: ExpireProducer
-    expire_writer: ExpireWriter
     register_node: RegisterNode
     create_topic: CreateTopic
     delete_topic: DeleteTopic
@@ -552,7 +518,7 @@ class Command(_message.Message):
     open_session: OpenSession
     put_key: PutKey
     delete_key: DeleteKey
-    def __init__(self, append: _Optional[_Union[Append, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit_epoch: _Optional[_Union[CommitEpoch, _Mapping]] = ..., abort_epoch: _Optional[_Union[AbortEpoch, _Mapping]] = ..., expire_epoch: _Optional[_Union[ExpireEpoch, _Mapping]] = ..., expire_producer: _Optional[_Union[ExpireProducer, _Mapping]] = ..., expire_writer: _Optional[_Union[ExpireWriter, _Mapping]] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., rules: _Optional[_Union[Rules, _Mapping]] = ..., expire: _Optional[_Union[Expire, _Mapping]] = ..., remove_writer: _Optional[_Union[RemoveWriter, _Mapping]] = ..., trim: _Optional[_Union[Trim, _Mapping]] = ..., snapshot_point: _Optional[_Union[SnapshotPoint, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., configure: _Optional[_Union[Configure, _Mapping]] = ..., add_node: _Optional[_Union[AddNode, _Mapping]] = ..., set_duty: _Optional[_Union[SetDuty, _Mapping]] = ..., retire_node: _Optional[_Union[RetireNode, _Mapping]] = ..., place_group: _Optional[_Union[PlaceGroup, _Mapping]] = ..., report_placement: _Optional[_Union[ReportPlacement, _Mapping]] = ..., set_parents: _Optional[_Union[SetParents, _Mapping]] = ..., alter_schema: _Optional[_Union[AlterSchema, _Mapping]] = ..., set_schema: _Optional[_Union[SetSchema, _Mapping]] = ..., create_kv: _Optional[_Union[CreateKv, _Mapping]] = ..., open_session: _Optional[_Union[OpenSession, _Mapping]] = ..., put_key: _Optional[_Union[PutKey, _Mapping]] = ..., delete_key: _Optional[_Union[DeleteKey, _Mapping]] = ...) -> None: ...
+    def __init__(self, append: _Optional[_Union[Append, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit_epoch: _Optional[_Union[CommitEpoch, _Mapping]] = ..., abort_epoch: _Optional[_Union[AbortEpoch, _Mapping]] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., rules: _Optional[_Union[Rules, _Mapping]] = ..., expire: _Optional[_Union[Expire, _Mapping]] = ..., remove_writer: _Optional[_Union[RemoveWriter, _Mapping]] = ..., trim: _Optional[_Union[Trim, _Mapping]] = ..., snapshot_point: _Optional[_Union[SnapshotPoint, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., configure: _Optional[_Union[Configure, _Mapping]] = ..., add_node: _Optional[_Union[AddNode, _Mapping]] = ..., set_duty: _Optional[_Union[SetDuty, _Mapping]] = ..., retire_node: _Optional[_Union[RetireNode, _Mapping]] = ..., place_group: _Optional[_Union[PlaceGroup, _Mapping]] = ..., report_placement: _Optional[_Union[ReportPlacement, _Mapping]] = ..., set_parents: _Optional[_Union[SetParents, _Mapping]] = ..., alter_schema: _Optional[_Union[AlterSchema, _Mapping]] = ..., set_schema: _Optional[_Union[SetSchema, _Mapping]] = ..., create_kv: _Optional[_Union[CreateKv, _Mapping]] = ..., open_session: _Optional[_Union[OpenSession, _Mapping]] = ..., put_key: _Optional[_Union[PutKey, _Mapping]] = ..., delete_key: _Optional[_Union[DeleteKey, _Mapping]] = ...) -> None: ...
 
 class NodeAddress(_message.Message):
     __slots__ = ("node", "address")
@@ -885,7 +851,7 @@ class Staged(_message.Message):
     def __init__(self, number: _Optional[int] = ..., repeated: _Optional[bool] = ...) -> None: ...
 
 class CommitEpochCall(_message.Message):
-    __slots__ = ("group", "incarnation", "key", "attempts", "schema_version", "keep_on_mismatch", "create_writer", "transient_writer", "plan")
+    __slots__ = ("group", "incarnation", "key", "attempts", "schema_version", "keep_on_mismatch", "create_writer", "transient_writer", "plan", "overwrite")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
@@ -895,6 +861,7 @@ class CommitEpochCall(_message.Message):
     CREATE_WRITER_FIELD_NUMBER: _ClassVar[int]
     TRANSIENT_WRITER_FIELD_NUMBER: _ClassVar[int]
     PLAN_FIELD_NUMBER: _ClassVar[int]
+    OVERWRITE_FIELD_NUMBER: _ClassVar[int]
     group: int
     incarnation: str
     key: EpochKey
@@ -904,7 +871,8 @@ class CommitEpochCall(_message.Message):
     create_writer: bool
     transient_writer: bool
     plan: str
-    def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ..., key: _Optional[_Union[EpochKey, _Mapping]] = ..., attempts: _Optional[_Iterable[_Union[AttemptReference, _Mapping]]] = ..., schema_version: _Optional[int] = ..., keep_on_mismatch: _Optional[bool] = ..., create_writer: _Optional[bool] = ..., transient_writer: _Optional[bool] = ..., plan: _Optional[str] = ...) -> None: ...
+    overwrite: bool
+    def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ..., key: _Optional[_Union[EpochKey, _Mapping]] = ..., attempts: _Optional[_Iterable[_Union[AttemptReference, _Mapping]]] = ..., schema_version: _Optional[int] = ..., keep_on_mismatch: _Optional[bool] = ..., create_writer: _Optional[bool] = ..., transient_writer: _Optional[bool] = ..., plan: _Optional[str] = ..., overwrite: _Optional[bool] = ...) -> None: ...
 
 class EpochCommitted(_message.Message):
     __slots__ = ("start", "end", "record_count", "replayed", "kept")
