@@ -209,7 +209,7 @@ def open_folder(folder: Path) -> ClusterFolder:
     if not isinstance(found, int):
         raise _unreadable(file, "format is missing")
     if found != FORMAT:
-        raise FormatUnsupported(folder=str(file), found=found, supported=FORMAT)
+        raise FormatUnsupported(folder=str(file), found=str(found), supported=str(FORMAT))
     addresses = _addresses(file, table)
     return ClusterFolder(
         folder=folder,

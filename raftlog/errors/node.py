@@ -3,7 +3,7 @@
 NodeRefused                 this process must not serve
 |-- DataFolderLocked
 |-- DataFolderForeign       of another cluster or node
-|-- FormatUnsupported       an older or newer disk format
+|-- FormatUnsupported       a file, folder or node of another format
 |-- LogFromNewerVersion     an entry that this program cannot apply
 |-- AddressInUse
 |-- IdentityRefused         the node's folder was wiped or exchanged
@@ -59,14 +59,18 @@ class DataFolderForeign(NodeRefused):
 
 @dataclass(kw_only=True, eq=False)
 class FormatUnsupported(NodeRefused):
-    """The file or folder was written with another version of the disk format."""
+    """A file, a data folder or a node of another format than this program's."""
 
     folder: str
-    found: int
-    supported: int
+    found: str
+    supported: str
 
-    cause_text = "{folder} has disk format {found}; this version reads {supported}."
-    remedy_text = "Run the version that wrote it; nothing in it was changed."
+    cause_text = "{folder} has format {found}; this program has format {supported}."
+    remedy_text = (
+        "Run the program of that format. To change to this one, start all nodes with it and with "
+        "new data folders, and copy the topics over (`raftlog tail -o json`, `raftlog produce`). "
+        "Nothing was changed."
+    )
 
 
 @dataclass(kw_only=True, eq=False)

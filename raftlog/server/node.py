@@ -52,7 +52,7 @@ from raftlog.server.peer_routes import parse_routes
 from raftlog.server.refused import accepted
 from raftlog.server.traces import Traces
 from raftlog.server.workers import Workers
-from raftlog.storage.folder import DataFolder
+from raftlog.storage.folder import FORMAT_STAMP, DataFolder
 from raftlog.storage.limits import LogLimits
 from raftlog.transport.link import CHANNEL_OPTIONS, PeerLink
 from raftlog.transport.peer_channels import PeerChannels
@@ -165,6 +165,7 @@ class Node:
             address=at,
             open_channel=lambda: self.channels.to_node(peer, at, CHANNEL_OPTIONS),
             hello=PeerHello(
+                format=FORMAT_STAMP,
                 cluster_id=self.identity.cluster_id,
                 node=self.node,
                 store_uuid=self.identity.store_uuid,
@@ -263,6 +264,7 @@ class Node:
     def welcome(self) -> PeerWelcome:
         """What a peer that connects is told of this node."""
         return PeerWelcome(
+            format=FORMAT_STAMP,
             node=self.node,
             store_uuid=self.identity.store_uuid,
             boot_id=self.boot_id,

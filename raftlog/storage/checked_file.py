@@ -66,7 +66,9 @@ def read_checked(fs: FileSystem, path: str, kind: str) -> bytes:
     if crc32c(content) != headline.crc:
         raise CorruptFile(file=name, position=headline.begin, problem="its checksum differs")
     if headline.version != FORMAT_VERSION:
-        raise FormatUnsupported(folder=name, found=headline.version, supported=FORMAT_VERSION)
+        raise FormatUnsupported(
+            folder=name, found=str(headline.version), supported=str(FORMAT_VERSION)
+        )
     return content
 
 
@@ -118,7 +120,7 @@ def write_copies(fs: FileSystem, paths: Sequence[str], kind: str, parts: Sequenc
 def read_copies(fs: FileSystem, paths: Sequence[str], kind: str) -> Copies:
     """What `write_copies` wrote.
 
-    A crash between the copies, or a version that kept one only, leaves the first. If none can be
+    A crash between the copies leaves the first. If none can be
     read, raises why the first cannot: `CorruptFile` (also if it is missing), `FormatUnsupported`.
     """
     contents: list[bytes] = []

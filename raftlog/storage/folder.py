@@ -1,7 +1,7 @@
 """A node's data folder: who owns it, which groups it holds, and the lock of its one process.
 
     lock                  taken first, held until the process ends; contains the holder's pid
-    identity              cluster id, node id, store_uuid; identity.2 is its second copy
+    identity              format, cluster id, node id, store_uuid; identity.2 is its second copy
     hard-state.journal    see `hard_state`; hard-state.2.journal is its second copy
     groups/<id>/manifest  what the group is, a text that only the caller interprets; manifest.2
     groups/<id>/*.log     the group's log, created after its manifest
@@ -44,6 +44,11 @@ from raftlog.storage.hard_state import (
 )
 from raftlog.storage.write import NEW_FILE_ENDING, remove_unfinished
 
+FORMAT_STAMP = "1-2026-11-28"
+"""Names what nodes write and send: entries, snapshots, files, messages. Until the first release,
+each change of these has another stamp instead of another version. A folder or node with another
+stamp is rejected: there is nothing that converts it."""
+
 IDENTITY_NAME = "identity"
 _SECOND_COPY = ".2"
 """The ending of the copy that is written after the one with the name."""
@@ -76,12 +81,15 @@ def read_identity(fs: FileSystem) -> Identity | None:
     location = fs.location(IDENTITY_NAME)
     try:
         values = json.loads(_read_text(fs, IDENTITY_NAME))
+        found = str(values.get("format", "unknown"))
+        if found != FORMAT_STAMP:
+            raise FormatUnsupported(folder=fs.location(ROOT), found=found, supported=FORMAT_STAMP)
         return Identity(
             cluster_id=str(values["cluster_id"]),
             node=NodeId(int(values["node"])),
             store_uuid=str(values["store_uuid"]),
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         problem = f"it is not an identity: {error!r}"
         raise CorruptFile(file=location, position=0, problem=problem) from error
 
@@ -268,6 +276,7 @@ def _make(fs: FileSystem, identity: Identity) -> None:
     fs.make_folder(GROUPS_FOLDER)
     HardStateJournal.open(fs, ROOT).close()
     text = {
+        "format": FORMAT_STAMP,
         "cluster_id": identity.cluster_id,
         "node": identity.node,
         "store_uuid": identity.store_uuid,

@@ -74,7 +74,7 @@ def read_segment_header(file: File, *, purpose: Purpose, group: int) -> SegmentH
     if isinstance(header, UnreadableHeader):
         if header.version is not None:
             raise FormatUnsupported(
-                folder=file.path, found=header.version, supported=FORMAT_VERSION
+                folder=file.path, found=str(header.version), supported=str(FORMAT_VERSION)
             )
         raise CorruptFile(file=file.path, position=0, problem=header.problem)
     if header.purpose is not purpose:

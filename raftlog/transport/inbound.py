@@ -22,6 +22,7 @@ from raftlog.core.messages import PeerMessage
 from raftlog.core.types import NodeId
 from raftlog.errors import (
     DataFolderForeign,
+    FormatUnsupported,
     IdentityRefused,
     MalformedRequest,
     NodeRemoved,
@@ -185,6 +186,10 @@ class PeerStreams:
             raise PeerUnproven(node=hello.node, wanted=wanted, shown=", ".join(shown))
 
     def _check(self, hello: PeerHello) -> None:
+        own = self._receiver.welcome().format
+        if hello.format != own:
+            peer = f"Node {hello.node} at {hello.address}"
+            raise FormatUnsupported(folder=peer, found=hello.format or "unknown", supported=own)
         folder = f"of node {hello.node} at {hello.address}"
         cluster_id = self._receiver.cluster_id()
         if hello.cluster_id != cluster_id:

@@ -20,7 +20,7 @@ import structlog
 
 from raftlog.core.messages import PeerMessage
 from raftlog.core.types import NodeId
-from raftlog.errors import MalformedRequest, RaftlogError
+from raftlog.errors import FormatUnsupported, MalformedRequest, RaftlogError
 from raftlog.transport.outbox import Outbox
 from raftlog.wire.calls import PEER_SERVICE
 from raftlog.wire.codec import (
@@ -255,7 +255,7 @@ class PeerLink:
                 while self._outbox:
                     frame = encode_peer_messages(self._outbox.take_frame(), self._traced)
                     self._traced.clear()
-                    for message in pieces(frame, welcome.message_bytes_max or len(frame)):
+                    for message in pieces(frame, welcome.message_bytes_max):
                         await call.write(message)
         except asyncio.InvalidStateError:
             # grpc raises this if the stream ended between two writes. The stream's status says why.
@@ -269,8 +269,12 @@ class PeerLink:
     def _check(self, welcome: PeerWelcome) -> None:
         """Check that the address is the node we mean, with the store that the controller knows."""
         known = self._known_store(self.peer)
-        problem = ""
-        if welcome.node != self.peer:
+        problem, own = "", self._hello.format
+        if welcome.format != own:
+            peer = f"Node {welcome.node} at {self.address}"
+            found = welcome.format or "unknown"
+            problem = str(FormatUnsupported(folder=peer, found=found, supported=own))
+        elif welcome.node != self.peer:
             problem = f"{self.address} is node {welcome.node}, not {self.peer}"
         elif known is not None and known != welcome.store_uuid:
             problem = f"node {self.peer} has store {welcome.store_uuid}, known is {known}"

@@ -42,6 +42,8 @@ V = TypeVar("V", PeerHello, PeerWelcome)
 _CALL = "peer stream"
 _FRAME_BYTES_MAX = 512 * 1024 * 1024
 """Twice the largest entry, and append request, that a setting allows."""
+_MESSAGE_BYTES_MIN = 4096
+"""No node takes only shorter messages: pieces of a frame need room."""
 _KINDS = {kind.value: kind for kind in EntryKind}
 
 
@@ -151,7 +153,11 @@ def encode_welcome(welcome: PeerWelcome) -> bytes:
 
 def decode_welcome(data: bytes) -> PeerWelcome:
     """Raises `MalformedRequest`."""
-    return _decode_alone(data, pb.PeerWelcome, _WELCOME)
+    welcome = _decode_alone(data, pb.PeerWelcome, _WELCOME)
+    if welcome.message_bytes_max < _MESSAGE_BYTES_MIN:
+        problem = f"a peer that takes messages of {welcome.message_bytes_max} bytes at most"
+        raise malformed(_CALL, Unreadable(problem))
+    return welcome
 
 
 def _decode_alone(data: bytes, message_type: type[Message], conversion: Conversion[V]) -> V:

@@ -11,6 +11,8 @@ from raftlog.core.types import NodeId
 class PeerHello:
     """The first frame of a peer stream: who calls, from which start of its process."""
 
+    format: str
+    """The stamp of what the node writes and sends (`raftlog.storage.folder.FORMAT_STAMP`)."""
     cluster_id: str
     node: NodeId
     store_uuid: str
@@ -22,10 +24,11 @@ class PeerHello:
 class PeerWelcome:
     """The accepting node's answer.
 
-    It takes messages of at most `message_bytes_max`, and longer frames in pieces; 0: it is of a
-    version that knows no pieces.
+    It takes messages of at most `message_bytes_max`, and longer frames in pieces.
     """
 
+    format: str
+    """As in `PeerHello`."""
     node: NodeId
     store_uuid: str
     boot_id: str

@@ -23,6 +23,7 @@ from raftlog.errors import (
     MalformedRequest,
     RaftlogError,
 )
+from raftlog.storage.folder import FORMAT_STAMP
 from raftlog.wire.calls import PEER_SERVICE, ClusterDescription
 from raftlog.wire.codec import (
     decode_hello,
@@ -69,6 +70,7 @@ def dead(cluster: ProcessCluster, client: LogClient) -> PeerHello:
     address = cluster.servers.split(",")[DEAD - 1]
     wait_for(lambda: controller_leader(client) not in (0, DEAD), "a controller's leader", 20)
     return PeerHello(
+        format=FORMAT_STAMP,
         cluster_id=described.cluster_id,
         node=described.node,
         store_uuid=described.store_uuid,

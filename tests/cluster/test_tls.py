@@ -19,6 +19,7 @@ from raftlog.client.log_client import LogClient
 from raftlog.config import load
 from raftlog.config_tls import PemFiles
 from raftlog.errors import NodeUnreachable, PeerUnproven, RaftlogError
+from raftlog.storage.folder import FORMAT_STAMP
 from raftlog.tls import Certificates, open_channel
 from raftlog.transport.link import STREAM_METHOD
 from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error, encode_hello
@@ -109,6 +110,7 @@ def said_as_node_2(cluster: ProcessCluster, port: int, files: PemFiles) -> Raftl
     """What is answered to who greets as node 2; None: it is not let in at all."""
     identity = (cluster.data / "node-2" / "identity").read_text().partition("\n")[2]
     hello = PeerHello(
+        format=FORMAT_STAMP,
         cluster_id=open_folder(cluster.data).cluster_id,
         node=2,
         store_uuid=json.loads(identity)["store_uuid"],

@@ -16,9 +16,15 @@ from raftlog.errors import (
     FormatUnsupported,
     RaftlogError,
 )
-from raftlog.storage.checked_file import TEXT, read_checked, write_checked
+from raftlog.storage.checked_file import (
+    TEXT,
+    read_checked,
+    read_copies,
+    write_checked,
+    write_copies,
+)
 from raftlog.storage.contract import FileSystem
-from raftlog.storage.folder import DataFolder, Identity, read_identity
+from raftlog.storage.folder import FORMAT_STAMP, DataFolder, Identity, read_identity
 from raftlog.storage.hard_state import JOURNAL_COPIES
 from raftlog.storage.log import GroupLog
 from raftlog.storage.posix import PosixFileSystem
@@ -54,6 +60,24 @@ def test_one_process_has_the_folder(empty_disk: FileSystem) -> None:
         opened(empty_disk)
     folder.close()
     opened(empty_disk).close()
+
+
+@pytest.mark.parametrize("written", ['"format": "0-2020-01-01"', '"other": 1'])
+def test_a_folder_of_another_format_is_rejected_with_what_to_do_and_left_unchanged(
+    empty_disk: FileSystem, written: str
+) -> None:
+    """A program from before the identity had a format wrote none."""
+    opened(empty_disk).close()
+    copies = ("identity", "identity.2")
+    text = read_copies(empty_disk, copies, TEXT).contents[0].decode()
+    other = text.replace(f'"format": "{FORMAT_STAMP}"', written)
+    assert other != text
+    write_copies(empty_disk, copies, TEXT, [other.encode()])
+    with pytest.raises(FormatUnsupported, match="new data folders") as caught:
+        opened(empty_disk)
+    assert caught.value.supported == FORMAT_STAMP
+    assert caught.value.found in ("0-2020-01-01", "unknown")
+    assert read_copies(empty_disk, copies, TEXT).contents == (other.encode(),) * 2
 
 
 @pytest.mark.parametrize("other", [{"cluster_id": "c2"}, {"node": 3}])
@@ -279,7 +303,7 @@ def test_another_disk_format_is_refused(
     before = files_of(empty_disk, "groups")
     with pytest.raises(FormatUnsupported) as caught:
         opened(empty_disk)
-    assert (caught.value.found, caught.value.supported) == (9, 1)
+    assert (caught.value.found, caught.value.supported) == ("9", "1")
     assert files_of(empty_disk, "groups") == before
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import grpc.aio
@@ -14,9 +14,11 @@ from structlog.testing import capture_logs
 
 from raftlog.core.messages import PeerMessage, VoteReply
 from raftlog.core.types import NodeId
-from raftlog.errors import NodeRemoved
+from raftlog.errors import FormatUnsupported, MalformedRequest, NodeRemoved, RaftlogError
+from raftlog.storage.folder import FORMAT_STAMP
 from raftlog.transport import inbound
 from raftlog.transport.inbound import PeerStreams
+from raftlog.transport.link import PeerLink
 from raftlog.wire.calls import PEER_SERVICE
 from raftlog.wire.codec import (
     ERROR_METADATA_KEY,
@@ -24,6 +26,7 @@ from raftlog.wire.codec import (
     decode_welcome,
     encode_hello,
     encode_peer_messages,
+    encode_welcome,
 )
 from raftlog.wire.peer_greetings import PeerHello, PeerWelcome
 
@@ -40,7 +43,13 @@ class Receiver:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def welcome(self) -> PeerWelcome:
-        return PeerWelcome(node=NodeId(1), store_uuid="s1", boot_id="b1", message_bytes_max=1 << 20)
+        return PeerWelcome(
+            format=FORMAT_STAMP,
+            node=NodeId(1),
+            store_uuid="s1",
+            boot_id="b1",
+            message_bytes_max=1 << 20,
+        )
 
     def cluster_id(self) -> str:
         return "c"
@@ -76,15 +85,76 @@ async def listening(receiver: Receiver) -> AsyncIterator[grpc.aio.Channel]:
     await server.stop(None)
 
 
+def hello(boot_id: str = "b") -> PeerHello:
+    """The greeting of node 2."""
+    return PeerHello(
+        format=FORMAT_STAMP,
+        cluster_id="c",
+        node=NodeId(2),
+        store_uuid="s2",
+        boot_id=boot_id,
+        address=f"{boot_id}:1",
+    )
+
+
 async def opened(channel: grpc.aio.Channel, boot_id: str = "b") -> grpc.aio.StreamStreamCall:
     """A stream of node 2 that was welcomed."""
     stream = channel.stream_stream(f"/{PEER_SERVICE}/Stream")()
-    hello = PeerHello(
-        cluster_id="c", node=NodeId(2), store_uuid="s2", boot_id=boot_id, address=f"{boot_id}:1"
-    )
-    await stream.write(encode_hello(hello))
+    await stream.write(encode_hello(hello(boot_id)))
     assert decode_welcome(await stream.read()).node == 1
     return stream
+
+
+@pytest.mark.parametrize(("stamp", "shown"), [("0-2020-01-01", "0-2020-01-01"), ("", "unknown")])
+def test_a_peer_of_another_format_is_rejected_with_what_to_do(stamp: str, shown: str) -> None:
+    """A program from before the greeting had a format leaves it empty."""
+
+    async def run() -> RaftlogError:
+        async with asyncio.timeout(WAIT_S), listening(Receiver()) as channel:
+            stream = channel.stream_stream(f"/{PEER_SERVICE}/Stream")()
+            await stream.write(encode_hello(replace(hello(), format=stamp)))
+            with pytest.raises(grpc.aio.AioRpcError):
+                await stream.read()
+            told = dict(await stream.trailing_metadata())
+            return decode_error(told[ERROR_METADATA_KEY])
+
+    error = asyncio.run(run())
+    assert isinstance(error, FormatUnsupported)
+    assert error.cause == (
+        f"Node 2 at b:1 has format {shown}; this program has format {FORMAT_STAMP}."
+    )
+    assert "new data folders" in error.remedy
+
+
+@pytest.mark.parametrize("stamp", ["0-2020-01-01", ""])
+def test_a_node_does_not_speak_to_a_peer_that_answers_with_another_format(stamp: str) -> None:
+    """Such a peer takes any greeting: its program does not look at the format."""
+
+    def unused(*_: object) -> None:
+        raise AssertionError("only the answer is checked")
+
+    link = PeerLink(
+        peer=NodeId(1),
+        address="b:1",
+        open_channel=unused,
+        hello=hello(),
+        outbox_bytes_max=1 << 20,
+        reconnect_wait_s=0.1,
+        known_store=Receiver().known_store,
+        on_open=unused,
+        on_lost=unused,
+        on_refused=unused,
+    )
+    link._check(Receiver().welcome())
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        link._check(replace(Receiver().welcome(), format=stamp))
+    assert f"this program has format {FORMAT_STAMP}" in (caught.value.details() or "")
+
+
+def test_a_welcome_that_leaves_no_room_for_a_piece_is_malformed() -> None:
+    small = replace(Receiver().welcome(), message_bytes_max=20)
+    with pytest.raises(MalformedRequest, match="messages of 20 bytes at most"):
+        decode_welcome(encode_welcome(small))
 
 
 def test_a_peer_is_lost_when_its_last_stream_has_ended() -> None:
