@@ -1,193 +1,243 @@
-"""Real nodes on the data of another version: an older one's is served, a newer one's refused."""
+"""A running cluster takes another version node by node, and none that is too old comes back.
+
+Version 2 is `tests.cluster.version_2`. While any node runs version 1, nothing of version 2 may be
+written, whoever leads; from the entry on that raises a group's rules, all of it is.
+"""
 
 from __future__ import annotations
 
-import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
+from google.protobuf.unknown_fields import UnknownFieldSet
 
-from raftlog import LogClient, TopicInfo, connect
-from raftlog.chaos.cluster import free_ports, wait_for
-from raftlog.cli.cluster_folder import ClusterFolder, record
-from raftlog.core.types import CONTROLLER_GROUP, Payload
-from raftlog.errors import ExitCode, LogFromNewerVersion, RulesTooOld
-from raftlog.machines.commands import AlterSchema
-from raftlog.machines.evolution import ADD, SET_TYPE, ColumnChange
-from raftlog.machines.rules import RULES_LATEST, RULES_WITH_PLANES
-from raftlog.machines.schema import RULES_WITH_TYPES, Schema
-from raftlog.records.arrow_types import schema_of
-from raftlog.storage.posix import PosixFileSystem
-from raftlog.wire.calls import ALTER_SCHEMA, CREATE_TOPIC, CreateTopicCall
-from tests.recorded.make import CLUSTER_ID, OneNode
+from raftlog import LogClient, TopicInfo
+from raftlog.chaos.cluster import ProcessCluster, free_ports, wait_for
+from raftlog.errors import ExitCode, MalformedRequest, RaftlogError
+from raftlog.machines.commands import EpochKey
+from raftlog.wire import raftlog_pb2 as pb
+from raftlog.wire.calls import ClusterDescription
+from tests.cluster.version_2 import FIELD, KEY_CHARACTERS_MAX, WRITTEN_UNDER
+from tests.cluster.waiting import leader_of, wait_for_store
 
-RECORDED = Path(__file__).parents[1] / "recorded" / "rules-1"
-DEADLINE_S = 60.0
+VERSION_2 = "tests.cluster.version_2"
+NODES = (1, 2, 3)
+SNAPSHOT_ENTRIES = 20
+SETTINGS = (f"storage.snapshot_entries={SNAPSHOT_ENTRIES}", "storage.log_behind_bytes_max=0")
+PATIENCE_S = 120.0
+SCHEMA = pa.schema([("id", pa.int64())])
+
+
+class Work:
+    """Writes of each kind, and what they must have come to."""
+
+    def __init__(self, cluster: ProcessCluster, client: LogClient) -> None:
+        self.cluster, self.client = cluster, client
+        self.topic: TopicInfo = client.create_topic("t", "id bigint")
+        self.written = self.epochs = 0
+        wait_for_store(client)
+
+    def write(self) -> None:
+        """An append, an epoch of a stream and a key, each acknowledged."""
+        self.client.append(self.topic, [{"id": self.written}])
+        key = EpochKey(writer="w", query_id="q", run="r", epoch=self.epochs, streaming=True)
+        attempt = self.client.attempt(self.topic, key)
+        attempt.write(pa.RecordBatch.from_pydict({"id": [self.written + 1]}, schema=SCHEMA))
+        staged = attempt.finish()
+        assert staged is not None
+        self.client.commit_epoch(self.topic, key, [staged])
+        self.client.kv.put("k", str(self.epochs).encode())
+        self.written += 2
+        self.epochs += 1
+
+    def trim_nothing(self) -> str:
+        """What a trim comes to that removes nothing."""
+        try:
+            self.client.trim(self.topic, before=0)
+        except MalformedRequest:
+            return "rejected"
+        return "taken"
+
+    def put_long_key(self) -> str:
+        """What comes of a key that is longer than version 2 allows."""
+        try:
+            self.client.kv.put("k" * (KEY_CHARACTERS_MAX + 1), b"1")
+        except MalformedRequest:
+            return "rejected"
+        return "taken"
+
+    def note(self, text: str) -> str:
+        """What comes of a call that only version 2 knows."""
+        command = [sys.executable, "-m", VERSION_2, "note", self.cluster.servers, "t", text]
+        ended = subprocess.run(
+            command, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        )
+        assert ended.stdout, ended.stderr
+        return ended.stdout.strip()
+
+    def rows(self) -> list[int]:
+        batches = self.client.read(self.topic)
+        return [row["id"] for batch in batches for row in batch.to_pylist()]
+
+    def snapshots(self) -> list[int]:
+        """The entry of each node's newest snapshot of the topic."""
+        return [each.snapshot_index for each in self.client.watermark("t").replicas]
+
+    def wait_for_snapshots(self) -> None:
+        """Every node has a snapshot of what is applied now."""
+        applied = max(each.applied_index for each in self.client.watermark("t").replicas)
+
+        def have() -> bool:
+            self.write()
+            return min(self.snapshots()) >= applied
+
+        wait_for(have, "snapshots of all nodes", PATIENCE_S)
+
+    def new_fields(self) -> dict[str, set[int]]:
+        """In which files of which nodes there is something of version 2."""
+        found: dict[str, set[int]] = {"snapshot": set(), "history": set()}
+        for node in NODES:
+            folder = self.cluster.data / f"node-{node}" / "groups" / str(self.topic.group)
+            for file in folder.glob("history-*"):
+                if WRITTEN_UNDER.encode() in file.read_bytes():
+                    found["history"].add(node)
+            newest = max(folder.glob("snapshot-*"))
+            if any(_has_new_field(part) for part in _states(newest.read_bytes())):
+                found["snapshot"].add(node)
+        return found
+
+
+def _states(content: bytes) -> Iterator[pb.TopicState]:
+    """The state in a snapshot file: behind two lines and a byte for its version."""
+    state = pb.MachineState.FromString(content.split(b"\n", 2)[2][1:])
+    yield state.topic
+
+
+def _has_new_field(state: pb.TopicState) -> bool:
+    return any(field.field_number == FIELD for field in UnknownFieldSet(state))
+
+
+def described(client: LogClient) -> list[ClusterDescription]:
+    answers = [answer for _, answer in client.describe_cluster()]
+    return [answer for answer in answers if isinstance(answer, ClusterDescription)]
+
+
+def wait_for_versions(client: LogClient, known: dict[int, int]) -> None:
+    """Each node runs, and knows the rules that it should."""
+    wait_for(
+        lambda: {answer.node: answer.rules_known for answer in described(client)} == known,
+        f"nodes that know the rules {known}",
+        PATIENCE_S,
+    )
+
+
+def wait_for_rules(client: LogClient, version: int) -> None:
+    wait_for(
+        lambda: {answer.rules for answer in described(client)} == {version},
+        f"rules {version}",
+        PATIENCE_S,
+    )
+
+
+def let_lead(client: LogClient, group: int, node: int) -> None:
+    """A transfer may meet a node that has just started: it is asked again."""
+
+    def leads() -> bool:
+        try:
+            client.members.transfer(group, node, timeout_s=10)
+        except RaftlogError:
+            return False
+        return True
+
+    wait_for(leads, f"node {node} to lead group {group}", PATIENCE_S)
+
+
+def assert_replicas_agree(cluster: ProcessCluster, client: LogClient) -> None:
+    """Outcomes are part of the state hash, which replicas compare: none has diverged."""
+    mark = cluster.wait_caught_up(client, "t", timeout_s=PATIENCE_S)
+    assert {each.state for each in mark.replicas} == {"trusted"}
+
+
+def refusal_of(cluster: ProcessCluster, node: int) -> str:
+    """What a node logs that ends because it must not serve."""
+    wait_for(lambda: cluster.exit_code(node) is not None, f"node {node} to end", PATIENCE_S)
+    assert cluster.exit_code(node) == ExitCode.NODE_REFUSED
+    return cluster.logs[node].read_text()
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> ClusterFolder:
-    """One node, whose data the first release wrote."""
-    made = ClusterFolder(
-        folder=tmp_path / "cluster",
-        cluster_id=CLUSTER_ID,
-        addresses={1: f"127.0.0.1:{free_ports(1)}"},
-        founders=(1,),
-    )
-    record(made)
-    shutil.unpack_archive(RECORDED / "data.zip", made.data(1))
-    return made
+def cluster(tmp_path: Path) -> Iterator[ProcessCluster]:
+    """Three nodes of version 1. What is started later is of version 2."""
+    with ProcessCluster.start(
+        tmp_path / "cluster", settings=SETTINGS, program=VERSION_2
+    ) as started:
+        yield started
 
 
-OLDER = (
-    "import raftlog.machines.rules as r, raftlog.machines.schema as s; r.RULES_LATEST = {}; {}; "
-    "from raftlog.cli.main import main; main()"
-)
-BLIND = "s.later_type = lambda types: None"
-"""An older program looks into no type."""
-"""The program as if it were an earlier one, as far as that depends on the rules that it knows."""
-
-
-@contextmanager
-def served(
-    cluster: ClusterFolder, rules: int = RULES_LATEST, change: str = "pass"
-) -> Iterator[subprocess.Popen[str]]:
-    words = ["serve", "--node", "1", "--data", str(cluster.folder)]
-    program = ["-m", "raftlog"] if rules == RULES_LATEST else ["-c", OLDER.format(rules, change)]
-    command = [sys.executable, *program, *words]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def told(cluster: ClusterFolder, *words: str) -> Any:
-    """What a verb prints with -o json; None while it fails."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "raftlog", "--servers", cluster.addresses[1], *words, "-o", "json"],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
-    return json.loads(ended.stdout) if ended.returncode == ExitCode.OK else None
-
-
-def wait_for_rules(cluster: ClusterFolder, version: int) -> Any:
-    """The status with which the cluster applies these rules."""
-    status: list[Any] = []
-
-    def is_there() -> bool:
-        status[:] = [told(cluster, "status")]
-        return status[0] is not None and status[0]["rules"] == version
-
-    wait_for(is_there, f"rules {version}", DEADLINE_S)
-    return status[0]
-
-
-def test_the_data_of_the_first_release_is_served_and_upgraded(cluster: ClusterFolder) -> None:
-    expected = json.loads((RECORDED / "expected.json").read_text())["groups"]
-    with served(cluster):
-        assert wait_for_rules(cluster, RULES_LATEST)["behind_rules"] == []
-        for group in expected.values():
-            if "topic" in group:
-                (mark,) = told(cluster, "watermark", group["topic"])
-                assert mark["high_water_mark"] == group["commands"][-1]["mark"]
-
-
-def test_types_that_an_older_program_lacks_wait_for_the_upgrade(cluster: ClusterFolder) -> None:
-    """By the client, because an older leader takes them; by a newer leader, whoever asks."""
-    before = RULES_WITH_TYPES - 1
-    schema = schema_of("at time, s string")
-    wider = schema_of("at struct<x: bigint>").fields[0].type
-    with served(cluster, before), connect(cluster.addresses[1]) as client:
-        wait_for_rules(cluster, before)
-        topic = client.create_topic("plain", "id bigint, at struct<x: int>")
-        for call, request, what in (
-            (CREATE_TOPIC, _creation(schema), "The type time"),
-            (ALTER_SCHEMA, _change(topic, ADD, "d", '"interval day"'), "The type interval day"),
-            (ALTER_SCHEMA, _change(topic, SET_TYPE, "at", wider), "A change within a struct"),
-        ):
-            with pytest.raises(RulesTooOld, match=what) as caught:
-                _call(client, call, request)
-            assert (caught.value.rules, caught.value.needed) == (before, RULES_WITH_TYPES)
-    with served(cluster, before, BLIND), connect(cluster.addresses[1]) as client:
-        wait_for_rules(cluster, before)
-        for ask in (
-            lambda: client.create_topic("typed", schema),
-            lambda: client.alter_schema(topic, add="d interval day"),
-            lambda: client.alter_schema(topic, types="at struct<x: bigint>"),
-        ):
-            with pytest.raises(RulesTooOld):
-                ask()
-    with served(cluster):
-        wait_for_rules(cluster, RULES_LATEST)
-        with connect(cluster.addresses[1]) as client:
-            altered = client.alter_schema(topic, types="at struct<x: bigint>", add="d interval day")
-            types = [field.type for field in altered.schema.fields]
-            assert types == ['"long"', wider, '"interval day"']
-            assert client.create_topic("typed", schema).schema == schema
-
-
-def test_only_topics_that_all_nodes_can_read_in_byte_planes_are_written_so(
-    cluster: ClusterFolder,
+def test_a_cluster_is_upgraded_node_by_node_and_takes_no_older_node_back(
+    cluster: ProcessCluster,
 ) -> None:
-    """A topic from before the upgrade keeps its form, which takes several times the room here."""
-    rows = pa.table({"id": pa.array(range(20_000), pa.int64())})
-    before = RULES_WITH_PLANES - 1
-    with served(cluster, before), connect(cluster.addresses[1]) as client:
-        wait_for_rules(cluster, before)
-        client.create_topic("former", "id bigint")
-    with served(cluster):
-        wait_for_rules(cluster, RULES_LATEST)
-        with connect(cluster.addresses[1]) as client:
-            client.create_topic("new", "id bigint")
-            for topic in ("former", "new"):
-                client.append(topic, rows)
-                assert pa.Table.from_batches(client.read(topic, columns=["id"])) == rows
-        former, new = (
-            told(cluster, "watermark", topic)[0]["replicas"][0]["log_bytes"]
-            for topic in ("former", "new")
-        )
-        assert former > 5 * new
+    with cluster.client() as client:
+        work = Work(cluster, client)
+        known = dict.fromkeys(NODES, 1)
+        wait_for_versions(client, known)
+        for node in NODES:
+            cluster.terminate(node)
+            cluster.serve(node)
+            known[node] = 2
+            wait_for_versions(client, known)
+            if 1 not in known.values():
+                break
+            for (
+                leader
+            ) in NODES:  # of version 2 with followers of version 1, and the other way round
+                let_lead(client, work.topic.group, leader)
+                let_lead(client, 0, leader)
+                work.write()
+                assert work.trim_nothing() == "taken"
+                assert work.put_long_key() == "taken"
+                assert work.note("too early") == ("RulesTooOld" if known[leader] == 2 else "ok"), (
+                    "a leader of version 1 does not know the field, and trims"
+                )
+            assert {answer.rules for answer in described(client)} == {1}
+            assert_replicas_agree(cluster, client)
+            work.wait_for_snapshots()
+            assert work.new_fields() == {"snapshot": set(), "history": set()}
 
+        wait_for_rules(client, 2)
+        wait_for(lambda: work.note("now") == "ok", "the topic's rules", PATIENCE_S)
+        wait_for(lambda: work.put_long_key() == "rejected", "the store's rules", PATIENCE_S)
+        assert work.trim_nothing() == "rejected"
+        work.wait_for_snapshots()
+        assert work.new_fields() == {"snapshot": set(NODES), "history": set(NODES)}
+        assert_replicas_agree(cluster, client)
+        assert client.create_topic("later", "id bigint").rules == 2
+        assert work.rows() == list(range(work.written))
 
-def _call(client: LogClient, call: Any, request: Any) -> None:
-    """As a client would that leaves all checks to the leader."""
-    client._connection.call_leader(CONTROLLER_GROUP, call, request)
+        leader = leader_of(client, "t")
+        old = next(node for node in NODES if node != leader)
+        cluster.terminate(old)
+        cluster.program = "raftlog"
+        cluster.serve(old)
+        said = refusal_of(cluster, old)
+        assert "comes from a newer version: rules version 2" in said
+        assert "Install a version on this node" in said
+        work.write()
+        cluster.program = VERSION_2
+        cluster.serve(old)
+        wait_for_versions(client, known)
+        assert_replicas_agree(cluster, client)
 
-
-def _creation(schema: Schema) -> CreateTopicCall:
-    return CreateTopicCall(
-        name="typed", incarnation="9" * 32, schema=schema, if_not_exists=False, replicas=0
-    )
-
-
-def _change(topic: TopicInfo, action: str, name: str, kind: str) -> AlterSchema:
-    change = ColumnChange(action=action, name=name, type=kind)
-    return AlterSchema(name=topic.name, incarnation=topic.incarnation, version=1, changes=(change,))
-
-
-def test_a_node_stops_before_an_entry_of_a_newer_version(cluster: ClusterFolder) -> None:
-    node = OneNode(PosixFileSystem(cluster.data(1)))
-    controller = node.multiraft.replicas.get(CONTROLLER_GROUP)
-    assert controller is not None
-    index = controller.replica.applied_index + 1
-    node.multiraft.propose(controller, Payload(b"\x02 of tomorrow", b""), lambda _: None)
-    with pytest.raises(LogFromNewerVersion):
-        node.settle()
-    node.close()
-    with served(cluster) as process:
-        _, said = process.communicate(timeout=DEADLINE_S)
-    assert process.returncode == ExitCode.NODE_REFUSED
-    assert f"Entry {index} of group 0 comes from a newer version" in said
-    assert "Install a version on this node" in said
-    assert "Traceback" not in said
+        client.members.add(4, f"127.0.0.1:{free_ports(1)}")
+        cluster.logs[4] = cluster.data / "log" / "node-4.log"
+        child = cluster._start(4, "raftlog", "--servers", cluster.servers, last=("--join",))
+        wait_for(lambda: child.poll() is not None, "the new node to end", PATIENCE_S)
+        assert child.returncode == ExitCode.NODE_REFUSED
+        assert "comes from a newer version" in cluster.logs[4].read_text()
+        assert {answer.rules for answer in described(client)} == {2}
+        work.write()
+        assert work.rows() == list(range(work.written))
