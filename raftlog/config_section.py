@@ -1,4 +1,4 @@
-"""The base of a table of the settings: keys with their reasons, bounds, and former names.
+"""The base of a table of the settings: keys with their reasons and bounds.
 
 The arguments of the Python API are checked here too, by the bounds of the same tables.
 """

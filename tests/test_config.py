@@ -50,24 +50,6 @@ def test_sample_file_holds_every_key_with_its_default() -> None:
     }
 
 
-def test_the_former_name_of_the_cache_is_taken_with_a_word(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = write(tmp_path, "[storage]\ncache_bytes_max = 1000\n")
-    with pytest.warns(FutureWarning, match="storage.payload_cache_bytes_max"):
-        assert config.load(file).storage.payload_cache_bytes_max == 1000
-    with pytest.warns(FutureWarning):
-        settings = config.load(file, ("storage.payload_cache_bytes_max=3000",))
-    assert settings.storage.payload_cache_bytes_max == 3000
-    with pytest.warns(FutureWarning):
-        assert (
-            config.load(None, ("storage.cache_bytes_max=0",)).storage.payload_cache_bytes_max == 0
-        )
-    monkeypatch.setenv("RAFTLOG_STORAGE__CACHE_BYTES_MAX", "2000")
-    with pytest.warns(FutureWarning):
-        assert config.load().storage.payload_cache_bytes_max == 2000
-
-
 def test_sections_are_exactly_the_fields_of_settings() -> None:
     assert list(config.SECTIONS) == list(config.Settings.model_fields)
 
@@ -227,9 +209,6 @@ def test_a_value_out_of_bounds_is_named_with_the_place_that_gives_it(
     monkeypatch.setenv("RAFTLOG_UP__NODES", "9")
     assert refusal().problem == "is 9, from the variable RAFTLOG_UP__NODES"
     assert refusal(flags=("up.nodes=10",)).problem == "is 10, from --set"
-    with pytest.warns(FutureWarning):
-        former = refusal(flags=("client.attempt_timeout_s=-1",))
-    assert (former.option, former.problem) == ("client.try_timeout_s", "is -1, from --set")
 
 
 @pytest.mark.parametrize(
@@ -344,17 +323,3 @@ def test_every_key_is_read_somewhere() -> None:
         if not re.search(rf"\.{key}\b", text) and f'setting="{key}"' not in text
     ]
     assert unread == []
-
-
-def test_the_first_release_s_file_still_loads() -> None:
-    """Every key that a user could have written there is known, under its name of then."""
-    file = Path(__file__).parent / "recorded" / "rules-1" / "raftlog.toml"
-    then = tomllib.loads(file.read_text())
-    with pytest.warns(FutureWarning, match="rename the key"):
-        now = config.load(file)
-    for section, keys in then.items():
-        found = getattr(now, section)
-        for key, value in keys.items():
-            renamed = type(found).renamed.get(key)
-            now_called = renamed.now if renamed is not None else key
-            assert getattr(found, now_called) == value, f"{section}.{key}"

@@ -64,7 +64,7 @@ def test_a_node_is_a_founder_only_by_its_own_folder(cluster: MembersScene, tmp_p
     assert joined(cluster, own.folder, 1).founders == FOUNDERS
 
 
-def test_founders_that_an_older_version_recorded_are_put_right(
+def test_founders_are_those_that_the_cluster_names_whatever_was_recorded(
     cluster: MembersScene, tmp_path: Path
 ) -> None:
     addresses = {int(node): address for node, address in cluster.addresses.items()}
@@ -86,12 +86,25 @@ def test_who_was_not_added_or_has_a_folder_of_another_cluster_joins_nothing(
         joined(cluster, tmp_path / "other", 4)
 
 
-@pytest.mark.parametrize("founders", ["[4, 4]", "[0, 1]", "[true]", '["4"]', "4"])
-def test_founders_that_are_no_different_nodes_are_refused(tmp_path: Path, founders: str) -> None:
-    (tmp_path / CLUSTER_FILE).write_text(
-        f'format = {FORMAT}\ncluster_id = "c"\nfounders = {founders}\n[nodes]\n4 = "h:1"\n'
-    )
-    with pytest.raises(InvalidOption, match="founders is no list of different nodes"):
+@pytest.mark.parametrize(
+    ("founders", "removed", "problem"),
+    [
+        ("founders = [4, 4]", "removed = []", "founders names a node twice"),
+        ("founders = [0, 1]", "removed = []", "founders is no list of nodes"),
+        ("founders = [true]", "removed = []", "founders is no list of nodes"),
+        ('founders = ["4"]', "removed = []", "founders is no list of nodes"),
+        ("founders = 4", "removed = []", "founders is no list of nodes"),
+        ("", "removed = []", "founders is no list of nodes"),
+        ("founders = [4]", "removed = [5, 5]", "removed names a node twice"),
+        ("founders = [4]", "", "removed is no list of nodes"),
+    ],
+)
+def test_founders_and_removed_nodes_that_are_no_different_nodes_are_refused(
+    tmp_path: Path, founders: str, removed: str, problem: str
+) -> None:
+    lines = (f"format = {FORMAT}", 'cluster_id = "c"', founders, removed, "[nodes]", '4 = "h:1"')
+    (tmp_path / CLUSTER_FILE).write_text("\n".join(lines) + "\n")
+    with pytest.raises(InvalidOption, match=problem):
         open_folder(tmp_path)
 
 

@@ -28,7 +28,7 @@ from raftlog.wire.placing_calls import GroupPlace, PlacementsReply
 from tests.client.answering import Answer, Handler, described, serving, streamed, unary
 
 GROUP = GroupId(7)
-STORE = KvInfo(group=GROUP, voters=(NodeId(1),), created_us=0, rules=6)
+STORE = KvInfo(group=GROUP, voters=(NodeId(1),), created_us=0, rules=1)
 ELSEWHERE = NotLeader(group=GROUP)
 AHEAD = IndexOverflow(requested=9, latest=5)
 REQUEST_TIMEOUT_S = 20.0
@@ -54,7 +54,7 @@ def placed(*groups: int) -> bytes:
         )
         for group in groups
     )
-    return encode_reply(DESCRIBE_PLACEMENTS, PlacementsReply(nodes=(), groups=places))
+    return encode_reply(DESCRIBE_PLACEMENTS, PlacementsReply(nodes=(), groups=places, founders=()))
 
 
 def applied(index: int) -> bytes:

@@ -8,9 +8,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from raftlog.chaos.cluster import ProcessCluster, free_ports, wait_for
+from raftlog.chaos.cluster import ProcessCluster, free_ports
 from raftlog.client.log_client import LogClient
-from raftlog.errors import RulesTooOld
 
 PATIENCE_S = 60.0
 
@@ -49,18 +48,6 @@ class Joined:
         self.process.wait(PATIENCE_S)
 
 
-def add_observer(client: LogClient, node: int, address: str, parents: Sequence[int]) -> None:
-    """Let an observer join. A cluster that has just been started may not permit it yet."""
-
-    def added() -> bool:
-        try:
-            return client.members.add(node, address, observer=True, parents=parents)
-        except RulesTooOld:
-            return False
-
-    wait_for(added, "rules that know observers", PATIENCE_S)
-
-
 @contextlib.contextmanager
 def with_observers(
     tmp_path: Path,
@@ -80,7 +67,7 @@ def with_observers(
         joined = {}
         for node, its in parents.items():
             address = cluster.address(node)
-            add_observer(client, node, address, its)
+            assert client.members.add(node, address, observer=True, parents=its)
             folder = tmp_path / f"node-{node}"
             joined[node] = Joined(cluster.servers, node, folder, settings=settings)
             stack.callback(joined[node].end)

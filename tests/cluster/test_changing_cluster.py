@@ -21,7 +21,7 @@ from raftlog.core.types import NodeId
 from raftlog.errors import DeadlineExceeded, QuorumAtRisk, RaftlogError
 from raftlog.machines.commands import TopicInfo
 from raftlog.placement import Move
-from tests.cluster.joining import Joined, add_observer
+from tests.cluster.joining import Joined
 from tests.cluster.load import Load, rows_of
 
 VOTING_MIN, VOTING_MAX = 3, 5
@@ -139,7 +139,8 @@ class Changing:
         node, observers = self._new_id(), self.observers()
         some = random.sample(self.nodes(), random.randint(0, 2))
         parents = observers if observers and random.random() < 0.7 else some
-        add_observer(self.client, node, self.cluster.address(node), parents)
+        address = self.cluster.address(node)
+        assert self.client.members.add(node, address, observer=True, parents=parents)
         self._join(node)
 
     def unobserve(self, random: Random) -> None:

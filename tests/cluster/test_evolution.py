@@ -9,10 +9,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import ProcessCluster
 from raftlog.client.log_client import LogClient
-from raftlog.errors import ExitCode, NodeUnreachable, RaftlogError, SchemaChanged, SchemaMismatch
-from raftlog.machines.rules import RULES_WITH_EVOLUTION
+from raftlog.errors import ExitCode, SchemaChanged, SchemaMismatch
 
 
 @pytest.fixture(scope="module")
@@ -21,23 +20,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
     folder = tmp_path_factory.mktemp("evolution") / "data"
     settings = ("storage.snapshot_entries=100",)
     with ProcessCluster.start(folder, nodes=1, settings=settings) as running:
-        with running.client() as first:
-            first.create_topic("probe", "id bigint")
-            wait_for_rules(first)
         yield running
-
-
-def wait_for_rules(client: LogClient) -> None:
-    """Wait until the node answers, and until its cluster knows schemas that change."""
-
-    def known() -> bool:
-        try:
-            [(_, described)] = client.describe_cluster()
-        except NodeUnreachable:
-            return False
-        return not isinstance(described, RaftlogError) and described.rules >= RULES_WITH_EVOLUTION
-
-    wait_for(known, "rules that know schemas that change", 30)
 
 
 def rows(client: LogClient, topic: str, columns: list[str] | None = None) -> list[dict]:
@@ -75,7 +58,6 @@ def test_records_of_three_versions_are_read_with_the_last_columns(cluster: Proce
     cluster.kill(1)
     cluster.serve(1)
     with cluster.client() as client:
-        wait_for_rules(client)
         assert rows(client, "flights") == expected + more
         assert client.describe_topic("flights").schema == third.schema
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,13 +22,6 @@ NODES = 3
 def cluster(tmp_path: Path) -> Iterator[ProcessCluster]:
     settings = ("storage.snapshot_age_s=1", "storage.preallocate_bytes=0", "raft.quiesce_after_s=1")
     with ProcessCluster.start(tmp_path / "data", nodes=NODES, settings=settings) as running:
-        with running.client() as client:
-            probes = itertools.count()
-            wait_for(
-                lambda: client.create_topic(f"probe-{next(probes)}", "id bigint").rules >= 3,
-                "rules that know trims",
-                DEADLINE_S,
-            )
         yield running
 
 

@@ -72,7 +72,7 @@ def test_every_call_with_a_broken_frame_is_answered_and_does_no_harm(
 
 
 REFUSED_WELL = (
-    "TopicNotFound", "EpochIncomplete", "TopicRecreated", "RulesTooOld", "NodeInUse", "NodeUnknown",
+    "TopicNotFound", "EpochIncomplete", "TopicRecreated", "NodeInUse", "NodeUnknown",
     "NoSnapshot", "NotAVoter", "ObserverRefused",
 )  # fmt: skip
 """The answers to some good samples, which name what does not exist, or not yet."""

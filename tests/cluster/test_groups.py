@@ -14,14 +14,13 @@ from raftlog.wire.calls import READ_KEYS
 from raftlog.wire.codec import decode_command
 from raftlog.wire.group_calls import ENTRY_BYTES_PER_REPLY_MAX
 from tests.cluster.test_kv import a_read, store_of
-from tests.cluster.waiting import wait_for_store
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
     with ProcessCluster.start(tmp_path_factory.mktemp("groups") / "data") as running:
         with running.client() as first:
-            wait_for_store(first)
+            first.kv.put("first", b"1")
         yield running
 
 

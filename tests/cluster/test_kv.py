@@ -44,14 +44,14 @@ from raftlog.wire.calls import (
 from raftlog.wire.codec import GroupState, decode_command, decode_state
 from raftlog.wire.group_calls import GetEntries, GetLastApplied, GetServers, StatePart
 from raftlog.wire.kv_calls import ReadKeys, WatchKeys
-from tests.cluster.waiting import wait_for_store, wait_serving
+from tests.cluster.waiting import wait_serving
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
     with ProcessCluster.start(tmp_path_factory.mktemp("kv") / "data") as running:
         with running.client() as first:
-            wait_for_store(first)
+            first.kv.put("first", b"1")
         yield running
 
 
@@ -365,7 +365,7 @@ def small(tmp_path: Path) -> Iterator[ProcessCluster]:
     settings = ["storage.snapshot_entries=100", "storage.log_behind_bytes_max=1"]
     with ProcessCluster.start(tmp_path / "data", settings=settings) as running:
         with running.client() as first:
-            wait_for_store(first)
+            first.kv.put("first", b"1")
         yield running
 
 

@@ -15,7 +15,7 @@ import pytest
 from raftlog.chaos.cluster import ProcessCluster
 from raftlog.client.log_client import LogClient
 from raftlog.errors import RaftlogError, VersionConflict
-from tests.cluster.waiting import leader_of_group, wait_for_store
+from tests.cluster.waiting import leader_of_group
 from tests.simulation.linearizable import (
     Operation,
     Step,
@@ -117,7 +117,7 @@ def test_races_over_killed_and_paused_leaders_are_linearizable(tmp_path: Path) -
 
     with ProcessCluster.start(tmp_path / "data", settings=settings) as cluster:
         clients = [cluster.client() for _ in range(CLIENTS)]
-        wait_for_store(clients[0])
+        clients[0].kv.put("first", b"1")
         store = clients[0].kv._store(create=False)
         assert store is not None
         racers = [

@@ -11,7 +11,7 @@ import pytest
 
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
-from raftlog.errors import RaftlogError, RulesTooOld
+from raftlog.errors import RaftlogError
 from raftlog.wire.calls import READ_KEYS
 from raftlog.wire.kv_calls import ReadKeys
 from tests.cluster.waiting import leader_of_group
@@ -37,7 +37,7 @@ def test_a_leader_reads_without_the_others_until_its_lease_ends_and_never_after_
         ProcessCluster.start(tmp_path / "data", settings=SETTINGS) as cluster,
         cluster.client() as client,
     ):
-        wait_for(lambda: _put(client, b"old"), "the key-value store", 30)
+        client.kv.put("key", b"old")
         topic = client.create_topic("t", "number bigint")
         end = client.append("t", [{"number": 1}]).end
         assert client.read_high_water_mark(topic).high_water_mark == end
@@ -53,11 +53,11 @@ def test_a_leader_reads_without_the_others_until_its_lease_ends_and_never_after_
                 10,
             )
 
-        wait_for(lambda: _put(client, b"newer"), "a leader", 30)
+        client.kv.put("key", b"newer")
         leader = leader_of_group(client, store)
         with ThreadPoolExecutor(1) as pool:
             with _paused(cluster, {leader}):
-                wait_for(lambda: _put(client, b"newest"), "another leader", 30)
+                client.kv.put("key", b"newest")
                 late = pool.submit(_read, client, cluster, leader, store, AWAKE_S)
             assert late.result() in (None, b"newest")
 
@@ -71,13 +71,6 @@ def _paused(cluster: ProcessCluster, nodes: set[int]) -> Iterator[None]:
     finally:
         for node in nodes:
             cluster.resume(node)
-
-
-def _put(client: LogClient, value: bytes) -> bool:
-    try:
-        return client.kv.put("key", value) > 0
-    except RulesTooOld:
-        return False
 
 
 def _read(

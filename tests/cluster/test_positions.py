@@ -30,7 +30,7 @@ from raftlog.errors import (
     TopicRecreated,
 )
 from raftlog.machines.commands import TopicInfo
-from tests.cluster.waiting import wait_for_store, wait_trimmed
+from tests.cluster.waiting import wait_trimmed
 from tests.docs.pages import ROOT, blocks
 
 EXAMPLE = ROOT / "docs" / "examples" / "consumer.py"
@@ -42,7 +42,7 @@ PAGE = ROOT / "docs" / "OPERATIONS.md"
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
     with ProcessCluster.start(tmp_path_factory.mktemp("positions") / "data") as running:
         with running.client() as first:
-            wait_for_store(first)
+            first.kv.put("first", b"1")
         yield running
 
 

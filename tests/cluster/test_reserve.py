@@ -56,7 +56,7 @@ def test_a_full_disk_takes_a_trim_and_heals_by_it(tmp_path: Path) -> None:
             with cluster.client() as client, cluster.client(request_timeout_s=5.0) as hasty:
                 wait_serving(cluster)
                 wait_for(reserve.exists, "the reserve", DEADLINE_S)
-                assert client.create_topic(TOPIC, "blob binary").rules >= 3
+                client.create_topic(TOPIC, "blob binary")
                 client.create_topic("other", "blob binary")
                 count, refusal = append_until_refused(hasty, TOPIC)
                 assert "The disk of node 1 is full" in str(refusal)

@@ -17,11 +17,9 @@ import pytest
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.errors import ExitCode, InvalidOption
-from raftlog.machines.rules import RULES_WAITING_FOR_READERS
 from raftlog.machines.settings import SETTINGS
 
 DDL = "id bigint"
-RULES = RULES_WAITING_FOR_READERS
 CHECKS = ("topic.retention_check_s=0.2",)
 DEADLINE_S = 60.0
 
@@ -31,13 +29,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
     """One node: these tests are not about the consensus."""
     folder = tmp_path_factory.mktemp("retention") / "data"
     with ProcessCluster.start(folder, nodes=1, settings=CHECKS) as running:
-        with running.client() as first:
-            wait_for(lambda: rules_of_a_new_topic(first) >= RULES, "rules that know settings", 30)
         yield running
-
-
-def rules_of_a_new_topic(client: LogClient) -> int:
-    return client.create_topic(f"probe-{uuid.uuid4().hex}", DDL).rules
 
 
 @pytest.fixture
@@ -227,7 +219,6 @@ def test_a_leader_learns_of_groups_also_if_another_node_leads_the_store(tmp_path
         ProcessCluster.start(tmp_path / "data", settings=CHECKS) as cluster,
         cluster.client() as client,
     ):
-        wait_for(lambda: rules_of_a_new_topic(client) >= RULES, "rules that know settings", 30)
         topics = [_led_by(cluster, client, node) for node in (1, 2, 3)]
         for name in topics:
             client.positions.publish("slow", name, 1)
@@ -248,7 +239,6 @@ def test_one_clock_that_is_a_year_ahead_removes_nothing(tmp_path: Path) -> None:
         ProcessCluster.start(tmp_path / "data", settings=CHECKS, program=program) as cluster,
         cluster.client() as client,
     ):
-        wait_for(lambda: rules_of_a_new_topic(client) >= 3, "rules that know settings", 30)
         cluster.kill(1)
         cluster.serve(1)
         kept, counted = (_led_by(cluster, client, 1) for _ in range(2))

@@ -13,7 +13,7 @@ from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.wire.calls import GroupView, NodeView
 from tests.cluster.stalling_node import FOLDER
-from tests.cluster.waiting import LEADERS_STAY, wait_for_store
+from tests.cluster.waiting import LEADERS_STAY
 
 STALLED_S = 4.0
 """Several election timeouts."""
@@ -33,7 +33,7 @@ def cluster(tmp_path: Path, stalls: Path) -> Iterator[ProcessCluster]:
     settings = [LEADERS_STAY]
     with ProcessCluster.start(tmp_path / "data", program=program, settings=settings) as running:
         with running.client() as first:
-            wait_for_store(first)
+            first.kv.put("first", b"1")
             first.create_topic("t", "number bigint")
             for node in (1, 2, 3):  # `up` runs them without the stalls
                 running.kill(node)

@@ -17,11 +17,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import ProcessCluster
 from raftlog.client.log_client import LogClient
 from raftlog.errors import ExitCode, OffsetTrimmed
 from raftlog.machines.commands import EpochKey
-from raftlog.machines.rules import RULES_WITH_OVERWRITE
 
 DDL = "id bigint"
 
@@ -31,17 +30,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
     """One node: these tests are not about the consensus."""
     folder = tmp_path_factory.mktemp("trim") / "data"
     with ProcessCluster.start(folder, nodes=1) as running:
-        with running.client() as first:
-            wait_for(
-                lambda: _rules_of_a_new_topic(first) >= RULES_WITH_OVERWRITE,
-                "rules that know epochs that overwrite",
-                30,
-            )
         yield running
-
-
-def _rules_of_a_new_topic(client: LogClient) -> int:
-    return client.create_topic(f"probe-{uuid.uuid4().hex}", DDL).rules
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import ProcessCluster
 from raftlog.client.log_client import LogClient
 from raftlog.errors import (
     ExitCode,
@@ -31,13 +31,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
     folder = tmp_path_factory.mktemp("writers")
     settings = [f"server.staged_bytes_max={STAGED_BYTES_MAX}"]
     with ProcessCluster.start(folder / "data", nodes=1, settings=settings) as running:
-        with running.client() as first:
-            wait_for(lambda: _rules_of_a_new_topic(first) >= 2, "rules that know removal", 30)
         yield running
-
-
-def _rules_of_a_new_topic(client: LogClient) -> int:
-    return client.create_topic(f"probe-{uuid.uuid4().hex}", DDL).rules
 
 
 @pytest.fixture

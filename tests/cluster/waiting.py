@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
-from raftlog.errors import RaftlogError, RulesTooOld
+from raftlog.errors import RaftlogError
 from raftlog.wire.calls import NodeView
 
 LEADERS_STAY = "raft.preferred_leaders=false"
@@ -77,16 +77,3 @@ def wait_serving(cluster: ProcessCluster, timeout_s: float = 60.0) -> None:
             return True
 
         wait_for(serves, "a node to answer", timeout_s)
-
-
-def wait_for_store(client: LogClient, timeout_s: float = 30.0) -> None:
-    """Make the key-value store, with a key `first`. A cluster that has just been started may not
-    permit it yet."""
-
-    def is_made() -> bool:
-        try:
-            return client.kv.put("first", b"1") > 0
-        except RulesTooOld:
-            return False
-
-    wait_for(is_made, "the key-value store", timeout_s)

@@ -30,13 +30,11 @@ def main(data: Path, share: float) -> None:
     """Compact for the node whose folder is `data`."""
     sound = compacting.row_groups
 
-    def row_groups(
-        batches: Iterable[SourceBatch], latest: Schema, *, planes: bool
-    ) -> Iterator[RowGroup]:
+    def row_groups(batches: Iterable[SourceBatch], latest: Schema) -> Iterator[RowGroup]:
         if wrong_history_of(data).exists():
             wrong_history_of(data).unlink()
             batches = [_wrong(batch, latest) for batch in batches]
-        return sound(batches, latest, planes=planes)
+        return sound(batches, latest)
 
     compacting.row_groups = row_groups  # type: ignore[attr-defined]
     work(data, PosixFileSystem(data), share)

@@ -218,7 +218,7 @@ DDL = (
 
 
 def test_digests_stay_what_they_were() -> None:
-    """Nodes of two versions compare them, and files of an older version hold them."""
+    """Replicas compare them, and files hold them: another digest is another format."""
     schema = schema_of(DDL)
     first = {
         "a": True, "b": -1, "c": 1.5, "d": 4, "e": "text", "f": 5, "g": ["x", None],

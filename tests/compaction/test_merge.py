@@ -27,7 +27,7 @@ SCHEMA = schema_of("id BIGINT NOT NULL, text STRING, real DOUBLE")
 
 
 def logged(batch: pa.RecordBatch, schema: Schema = SCHEMA, compression: str = "lz4") -> Batch:
-    encoded = encode_batch(batch, schema, compression, planes=True)
+    encoded = encode_batch(batch, schema, compression)
     return Batch(encoded.header, encoded.body)
 
 
@@ -75,7 +75,7 @@ def test_batches_of_any_types_become_one_with_the_same_records(data: st.DataObje
     schema = data.draw(SCHEMAS)
     parts = data.draw(st.lists(batches_of(schema), min_size=2, max_size=4))
     sources = [logged(part, schema, data.draw(st.sampled_from(COMPRESSIONS))) for part in parts]
-    (merged,) = merge(sources, schema, planes=True)
+    (merged,) = merge(sources, schema)
     assert merged.count == len(parts)
     found = decoded(merged, schema)
     found.validate(full=True)
@@ -97,17 +97,13 @@ def test_borders_and_compressions_of_the_batches_make_no_difference(data: st.Dat
         ends = [*starts[1:], whole.num_rows]
         parts = [whole.slice(a, b - a) for a, b in zip(starts, ends, strict=True)]
         compression = data.draw(st.sampled_from(COMPRESSIONS))
-        (merged,) = merge(
-            [logged(part, schema, compression) for part in parts], schema, planes=True
-        )
+        (merged,) = merge([logged(part, schema, compression) for part in parts], schema)
         digests.add(merged.digest)
     assert len(digests) == 1
 
 
 def test_a_merged_batch_is_compressed_and_has_bounds() -> None:
-    (merged,) = merge(
-        [logged(rows(100 * n, 100), compression="none") for n in range(50)], SCHEMA, planes=True
-    )
+    (merged,) = merge([logged(rows(100 * n, 100), compression="none") for n in range(50)], SCHEMA)
     first, text, real = merged.header.columns
     assert (first.minimum, first.maximum, first.null_count) == (0, 4999, 0)
     assert (text.minimum, text.maximum, text.null_count) == ("text 1", "text 998", 1667)
@@ -118,7 +114,7 @@ def test_a_merged_batch_is_compressed_and_has_bounds() -> None:
 
 def test_a_batch_by_itself_is_copied() -> None:
     source = logged(rows(0, 9))
-    (merged,) = merge([source], SCHEMA, planes=True)
+    (merged,) = merge([source], SCHEMA)
     assert (merged.count, merged.header, merged.body) == (1, *source)
     assert merged.digest == digest_of(SCHEMA, rows(0, 9))
 
@@ -127,7 +123,7 @@ def test_text_that_is_not_utf8_is_merged() -> None:
     schema = schema_of("a STRING")
     raw = pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff"))
     source = logged(pa.RecordBatch.from_arrays([raw], schema=arrow_schema(schema)), schema)
-    (merged,) = merge([source, source], schema, planes=True)
+    (merged,) = merge([source, source], schema)
     column = decoded(merged, schema).column(0)
     assert column.view(pa.binary()).to_pylist() == [b"\xff", b"\xff"]
 
@@ -135,10 +131,10 @@ def test_text_that_is_not_utf8_is_merged() -> None:
 def test_records_that_are_large_in_memory_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merging, "DECODED_BYTES_MAX", 2 * rows(400, 100).nbytes)
     sources = [logged(rows(100 * n, 100)) for n in range(5)]
-    found = list(merge(sources, SCHEMA, planes=True))
+    found = list(merge(sources, SCHEMA))
     assert [each.count for each in found] == [2, 2, 1]
     monkeypatch.setattr(merging, "DECODED_BYTES_MAX", 1)
-    assert [each.count for each in merge(sources, SCHEMA, planes=True)] == [1] * 5
+    assert [each.count for each in merge(sources, SCHEMA)] == [1] * 5
 
 
 def test_batches_are_taken_as_they_are_needed() -> None:
@@ -149,7 +145,7 @@ def test_batches_are_taken_as_they_are_needed() -> None:
             taken.append(number)
             yield STRANGE if number == 1 else logged(rows(number, 1))
 
-    found = merge(sources(), SCHEMA, planes=True)
+    found = merge(sources(), SCHEMA)
     assert next(found).count == 1
     assert taken == [0, 1]
 
@@ -163,7 +159,7 @@ STRANGE = chunk_batch([(1, b"no"), (2, b"Arrow"), (3, b"messages")], 7)
 def test_what_cannot_be_decoded_is_copied_in_its_place() -> None:
     sources = [logged(rows(10 * n, 10)) for n in range(5)]
     given_batches = [*sources[:2], STRANGE, *sources[2:4], STRANGE, STRANGE, sources[4]]
-    found = list(merge(given_batches, SCHEMA, planes=True))
+    found = list(merge(given_batches, SCHEMA))
     assert [each.count for each in found] == [2, 1, 2, 1, 1, 1]
     assert decoded(found[0]).column(0).to_pylist() == list(range(20))
     assert decoded(found[2]).column(0).to_pylist() == list(range(20, 40))
@@ -175,7 +171,7 @@ def test_what_cannot_be_decoded_is_copied_in_its_place() -> None:
 @pytest.mark.parametrize("fields", ["id BIGINT NOT NULL, text STRING", "b STRING, a BIGINT, c INT"])
 def test_a_batch_of_other_columns_is_copied(fields: str) -> None:
     sources = [logged(rows(0, 5)), logged(rows(5, 5))]
-    found = list(merge(sources, schema_of(fields), planes=True))
+    found = list(merge(sources, schema_of(fields)))
     assert [(each.header, each.body) for each in found] == [tuple(source) for source in sources]
 
 
@@ -183,7 +179,7 @@ def test_a_batch_of_another_count_of_values_is_copied() -> None:
     source = logged(rows(0, 5))
     header = BatchHeader(record_count=6, schema_version=1, columns=source.header.columns)
     false = Batch(header, source.body)
-    assert [each.count for each in merge([source, false, source], SCHEMA, planes=True)] == [1, 1, 1]
+    assert [each.count for each in merge([source, false, source], SCHEMA)] == [1, 1, 1]
 
 
 OFFSETS = {
@@ -210,7 +206,7 @@ def test_offsets_that_lead_out_of_a_column_are_copied_and_never_followed(
     at = good.body.rindex(struct.pack("<3i", 0, 1, 2))
     hurt = good.body[:at] + struct.pack("<3i", *offsets) + good.body[at + 12 :]
     bad = chunk_batch([(1, hurt)], 2)
-    found = list(merge([good, good, bad, good], schema, planes=True))
+    found = list(merge([good, good, bad, good], schema))
     assert [each.count for each in found] == [2, 1, 1]
     assert (found[1].header, found[1].body) == bad
 
@@ -224,7 +220,7 @@ def test_a_batch_of_an_unknown_schema_is_copied() -> None:
 # ---------------------------------------------------------------- damage
 
 
-@pytest.mark.parametrize("take", [lambda batch: list(merge([batch], SCHEMA, planes=True)), copy])
+@pytest.mark.parametrize("take", [lambda batch: list(merge([batch], SCHEMA)), copy])
 def test_a_column_that_is_not_what_its_client_wrote_is_never_copied(
     take: Callable[[Batch], object],
 ) -> None:
@@ -258,10 +254,10 @@ def test_a_merge_that_changed_a_record_is_noticed(
     monkeypatch.setattr(
         merging,
         "encode_batch",
-        lambda batch, *rest, planes: encode_batch(wrong(batch), *rest, planes=planes),
+        lambda batch, *rest: encode_batch(wrong(batch), *rest),
     )
     with pytest.raises(Internal, match=r"differ|does not decode to its records"):
-        list(merge([logged(rows(0, 4)), logged(rows(4, 5))], SCHEMA, planes=True))
+        list(merge([logged(rows(0, 4)), logged(rows(4, 5))], SCHEMA))
 
 
 def test_damage_between_writing_and_reading_back_is_noticed(
@@ -277,4 +273,4 @@ def test_damage_between_writing_and_reading_back_is_noticed(
 
     monkeypatch.setattr(merging, "encode_batch", damaged)
     with pytest.raises(Internal, match="does not decode to its records"):
-        list(merge([logged(rows(0, 4)), logged(rows(4, 5))], SCHEMA, planes=True))
+        list(merge([logged(rows(0, 4)), logged(rows(4, 5))], SCHEMA))

@@ -100,7 +100,7 @@ def test_a_history_file_holds_the_records_and_metadata_of_its_batches(data: st.D
     parts = data.draw(st.lists(batches_of(schema), min_size=1, max_size=5))
     metadata = [data.draw(METADATA) for _ in parts]
     batches = list(logged(parts, metadata, schema))
-    found = through_a_file(row_groups(batches, schema, planes=True))
+    found = through_a_file(row_groups(batches, schema))
     names = [field.name for field in schema.fields]
     decoded = [decode_batch(each.header, each.body, schema, names) for each in found]
     assert pa.Table.from_batches(decoded).equals(pa.Table.from_batches(parts))
@@ -113,7 +113,7 @@ def test_records_of_the_same_metadata_are_one_run() -> None:
     same, other = (5, 1, "q", 3), (6, 1, "q", 4)
     parts = [ids(10 * n, 10) for n in range(5)]
     batches = logged(parts, [same, same, other, other, same], SCHEMA)
-    (group,) = row_groups(batches, SCHEMA, planes=True)
+    (group,) = row_groups(batches, SCHEMA)
     assert list(group.runs.counts) == [20, 20, 10]
     assert group.runs.names == ("q",)
 
@@ -122,7 +122,7 @@ def test_batches_are_cut_into_row_groups() -> None:
     large = ids(0, 1, Random(1).randbytes(LARGE_BYTES_MIN))
     parts = [ids(8000 * n, 8000) for n in range(10)] + [large, ids(0, 5), ids(0, 5)]
     batches = [*logged(parts, [(1, 1, "", -1)] * len(parts), SCHEMA)]
-    found = list(row_groups(batches, SCHEMA, planes=True))
+    found = list(row_groups(batches, SCHEMA))
     fit = ROW_GROUP_RECORDS_MAX // 8000
     counts = [each.header.record_count for each in found]
     assert counts == [8000 * fit, 8000 * (10 - fit), 1, 10]
@@ -132,7 +132,7 @@ def test_batches_are_cut_into_row_groups() -> None:
 def test_batches_of_an_unknown_schema_are_copied_with_their_metadata() -> None:
     later = replace(SCHEMA, version=2)
     batches = [*logged([ids(0, 3), ids(3, 4)], [(1, 1, "a", 2), (2, 2, "b", 3)], later)]
-    found = list(row_groups(batches, SCHEMA, planes=True))
+    found = list(row_groups(batches, SCHEMA))
     assert [(each.start, each.body) for each in found] == [(b.start, b.body) for b in batches]
     assert [metadata_of(each.runs)[0] for each in found] == [(1, 1, "a", 2), (2, 2, "b", 3)]
 
@@ -152,7 +152,7 @@ def test_batches_of_several_versions_stay_as_each_version_has_them(versions: lis
         batches.append(replace(batch, start=Offset(start)))
         parts.append({"id": number, "stand": f"g{number}" if version > 1 else None})
         start += 1
-    found = through_a_file(row_groups(batches, latest, planes=True))
+    found = through_a_file(row_groups(batches, latest))
     assert [each.header.schema_version for each in found] == [one for one, _ in groupby(versions)]
     decoded = [decode_batch(each.header, each.body, latest, ["id", "stand"]) for each in found]
     assert pa.Table.from_batches(decoded).to_pylist() == parts

@@ -13,7 +13,7 @@ from raftlog.core.types import GroupId, Offset
 from raftlog.image.history_digest import NO_RECORDS, digest_sum, row_group_digest
 from raftlog.image.history_file import HistoryFile, RowGroup, write_history_file
 from raftlog.image.manifest import Image
-from tests.image.images import history, snapshot
+from tests.image.images import snapshot
 from tests.image.row_groups import START, row_group, row_groups
 from tests.storage.disks import FOLDER, new_disk
 
@@ -82,8 +82,5 @@ def test_places_of_row_groups_are_in_it() -> None:
     assert digest_sum(map(digest_of, moved)) != digest_sum(map(digest_of, [one, other]))
 
 
-def test_a_history_without_records_has_one_and_one_of_an_unknown_file_has_none() -> None:
+def test_a_history_without_records_has_one() -> None:
     assert Image().history_digest == NO_RECORDS
-    unknown = replace(history(0, 5), digest=b"")
-    image = Image(generation=1, snapshots=(snapshot(9, 9),), history=(unknown, history(5, 9)))
-    assert image.history_digest is None

@@ -29,7 +29,7 @@ STATE = NodeState(
         PositionState("etl", "b", Offset(7), None),
         PositionState("etl", "c", Offset(1), 0),
     ),
-    rules=13,
+    rules=1,
     certificate_ends_s=1.8e9,
 )
 

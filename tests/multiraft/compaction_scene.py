@@ -16,7 +16,6 @@ from raftlog.image.manifest import SMALL_FILE_BYTES
 from raftlog.machines.commands import Append, BatchSummary, CommitEpoch, Stage, TopicInfo, Trim
 from raftlog.machines.group_info import CreatedInfo
 from raftlog.machines.kv_commands import KeyValue
-from raftlog.machines.rules import RULES_LATEST
 from raftlog.multiraft.compaction import CompactionLimits, Compactions
 from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.effects import BackgroundRead
@@ -80,7 +79,6 @@ class Scene:
         self,
         topics: int = 1,
         segment_bytes: int = SEGMENT_BYTES,
-        rules: int = RULES_LATEST,
         age_ticks: int = NEVER_TICKS,
         reserve_bytes: int = 0,
         node_entries_max: int = 1 << 30,
@@ -88,7 +86,7 @@ class Scene:
         self.node_entries_max = node_entries_max
         self._begin(MemoryFileSystem(Random(1)), segment_bytes, age_ticks, reserve_bytes)
         for group in range(1, topics + 1):
-            topic = replace(topic_of(group), rules=rules)
+            topic = topic_of(group)
             self.add(self.store.replica(topic, self.store.make_group(topic)))
 
     @classmethod

@@ -11,24 +11,21 @@ from raftlog.machines.commands import (
     AlterSchema,
     AlterTopic,
     CreateTopic,
-    RegisterNode,
-    Rules,
     SetSchema,
     TopicInfo,
 )
 from raftlog.machines.evolution import ADD, ColumnChange
-from raftlog.machines.rules import RULES_LATEST
-from raftlog.machines.settings import RULES_WITH_SETTINGS, TopicSetting
+from raftlog.machines.settings import TopicSetting
 from raftlog.machines.topic import TopicMachine
 from raftlog.multiraft.carried_settings import carry_settings, schema_due, settings_due
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.records.arrow_types import schema_of
-from raftlog.wire.codec import decode_command, encode_command
+from raftlog.wire.codec import decode_command
+from tests.golden.one_node import OneNode
 from tests.machines.test_placements import Cluster
 from tests.multiraft.compaction_scene import Scene
 from tests.multiraft.test_quarantine import disk_of_two_topics
 from tests.multiraft.test_refused_messages import follower
-from tests.recorded.make import STORE, OneNode
 from tests.storage.memory import MemoryFileSystem
 
 GROUP = GroupId(1)
@@ -73,8 +70,7 @@ def with_a_gate() -> Cluster:
 def test_only_the_leader_proposes_a_schema_and_once_in_its_term() -> None:
     controller, led = with_a_gate().machine, Scene().topics[GROUP]
     followed = follower(disk_of_two_topics())[0].replicas[GROUP]
-    assert schema_due(followed, controller) is None, "its rules do not know schemas that change"
-    assert schema_due(led, controller) is not None
+    assert schema_due(followed, controller) is not None
     proposed: list[object] = []
 
     def propose(local: LocalReplica, payload: Payload) -> None:
@@ -88,8 +84,8 @@ def test_only_the_leader_proposes_a_schema_and_once_in_its_term() -> None:
     assert proposed == [SetSchema(schema=topic.schema)]
 
 
-def test_what_waits_for_a_topics_own_rules_is_carried_as_soon_as_they_rise() -> None:
-    """The controller alters the topic while its log still has earlier rules."""
+def test_settings_and_a_schema_are_in_the_topic_as_soon_as_the_controller_has_them() -> None:
+    """Its leader, which applies the controller's log too, waits for no tick."""
     node = OneNode(MemoryFileSystem(Random(1)))
     create = CreateTopic(
         name="t",
@@ -100,24 +96,17 @@ def test_what_waits_for_a_topics_own_rules_is_carried_as_soon_as_they_rise() -> 
         timestamp_us=1,
     )
     topic = node.write(CONTROLLER_GROUP, create).topic
-    assert topic.rules < RULES_WITH_SETTINGS
     change = ColumnChange(action=ADD, name="gate", type='"string"')
     settings = (TopicSetting(name="retention_s", value=5),)
+    controller = node.multiraft.replicas.of_controller
     for command in (
-        RegisterNode(node=NodeId(1), store_uuid=STORE, address="a:1", rules=RULES_LATEST),
-        Rules(version=RULES_LATEST),
         AlterTopic(name="t", incarnation="", settings=settings),
         AlterSchema(name="t", incarnation="", version=1, changes=(change,)),
     ):
-        node.multiraft.propose(
-            node.multiraft.replicas.of_controller,
-            Payload(encode_command(command, None), b""),
-            lambda _: None,
-        )
+        node.multiraft.propose(controller, controller.payload(command), lambda _: None)
     node.run_pending()
-    local = node.multiraft.replicas[topic.group]
-    assert isinstance(local.machine, TopicMachine)
-    assert local.machine.rules == RULES_LATEST
-    assert local.machine.info.schema.version == 2
-    assert local.machine.settings == settings
+    machine = node.multiraft.replicas[topic.group].machine
+    assert isinstance(machine, TopicMachine)
+    assert machine.info.schema.version == 2
+    assert machine.settings == settings
     node.close()

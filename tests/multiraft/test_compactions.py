@@ -19,7 +19,7 @@ from raftlog.core.types import (
     Term,
 )
 from raftlog.errors import CorruptFile, DiskFull, Internal, Overloaded
-from raftlog.image.manifest import MANIFEST_COPIES, SnapshotInfo, read_image
+from raftlog.image.manifest import MANIFEST_COPIES, read_image
 from raftlog.machines.commands import RegisterNode, Rules, SnapshotPoint
 from raftlog.machines.group_info import CONTROLLER
 from raftlog.machines.rules import RULES_LATEST
@@ -136,12 +136,6 @@ def test_what_waits_in_other_topics_makes_a_job_urgent_too() -> None:
     scene.compact(Internal(what="a test"))
     second, _ = scene.driver.jobs[0]
     assert (second.group, second.urgent) == (2, True)
-
-
-def test_a_leader_under_older_rules_asks_for_no_point() -> None:
-    scene = Scene(rules=2)
-    scene.write(2 * EVERY)
-    assert scene.points() == []
 
 
 def test_an_idle_topic_lets_its_log_go_also_if_a_compaction_took_longer_than_the_age() -> None:
@@ -516,12 +510,3 @@ def test_damaged_snapshots_are_made_again_though_older_points_are_replayed() -> 
     assert not [event for event in scene.driver.told if isinstance(event, CompactionFailed)]
     assert scene.topics[1].image.manifest.index > image.index
     assert scene.offsets() == list(range(6 * (EVERY + 1)))
-
-
-def test_an_image_is_taken_by_a_replica_that_is_back_at_older_rules() -> None:
-    """Its snapshot was damaged, and is repaired before the log is replayed to where rules rose."""
-    local = Scene(rules=2).topics[1]
-    image = local.image.manifest
-    snapshot = SnapshotInfo(index=LogIndex(1), term=Term(1), mark=Offset(0), state_hash=bytes(8))
-    local.take_image(replace(image, generation=1, snapshots=(snapshot,)))
-    assert local.image.manifest.index == 1

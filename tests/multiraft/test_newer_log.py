@@ -7,16 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from raftlog.core.types import CONTROLLER_GROUP, Payload
+from raftlog.core.types import CONTROLLER_GROUP, NodeId, Payload
 from raftlog.errors import ExitCode, LogFromNewerVersion, NodeRefused
 from raftlog.image.group_manifest import info_from_manifest
-from raftlog.machines.commands import Rules
+from raftlog.machines.commands import Append, BatchSummary, CreateTopic, Rules
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.topic import TopicMachine
+from raftlog.records.arrow_types import schema_of
 from raftlog.storage.posix import PosixFileSystem
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.codec import encode_command
-from tests.recorded.make import OneNode, Script
+from tests.compaction.topic_scene import encoded
+from tests.golden.one_node import OneNode
 
 NEWER = {
     "a command of the unknown kind 1000": b"\x01" + bytes([0xC2, 0x3E, 0x00]),
@@ -31,10 +33,22 @@ def test_nothing_is_applied_from_an_unknown_entry_on(
     found: str, in_topic: bool, tmp_path: Path
 ) -> None:
     node = OneNode(PosixFileSystem(tmp_path))
-    script = Script(node)
-    script.topic("t", "1" * 32)
-    script.append("p", 0, "before")
-    group = script.group if in_topic else CONTROLLER_GROUP
+    create = CreateTopic(
+        name="t",
+        incarnation="1" * 32,
+        schema=schema_of("a bigint"),
+        voters=(NodeId(1),),
+        if_not_exists=False,
+        timestamp_us=1,
+    )
+    topic = node.write(CONTROLLER_GROUP, create).topic
+    batch = encoded(0, 6)
+    summary = BatchSummary(
+        record_count=6, schema_version=1, body_bytes=len(batch.body), crc=batch.crc
+    )
+    append = Append(producer="p", sequence=0, timestamp_us=1, batch=summary)
+    assert node.write(topic.group, append, (batch.header, batch.body)).end == 6
+    group = topic.group if in_topic else CONTROLLER_GROUP
     local = node.multiraft.replicas.get(group)
     assert local is not None
     index = local.replica.applied_index + 1

@@ -30,7 +30,7 @@ from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.schema import Field, Schema
 from raftlog.storage.posix import PosixFileSystem
 from raftlog.wire.codec import encode_command
-from tests.recorded.make import OneNode
+from tests.golden.one_node import OneNode
 
 ONE, TWO = NodeId(1), NodeId(2)
 GROUP = GroupId(1)

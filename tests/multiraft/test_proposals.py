@@ -11,12 +11,17 @@ from raftlog.core.types import (
     CONTROLLER_GROUP,
     Entry,
     EntryKind,
+    GroupId,
     LogIndex,
     NodeId,
+    Offset,
     Payload,
     Term,
 )
-from raftlog.errors import DiskFull, NotLeader
+from raftlog.errors import DiskFull, NotLeader, RulesTooOld
+from raftlog.machines.commands import Trim
+from raftlog.machines.rules import BROUGHT_BY, RULES_LATEST
+from tests.multiraft.compaction_scene import Scene
 from tests.multiraft.test_refused_messages import follower
 from tests.storage.memory import MemoryFileSystem
 
@@ -49,3 +54,17 @@ def test_a_follower_without_room_on_its_disk_still_names_the_leader() -> None:
     with pytest.raises(NotLeader) as refused:
         multiraft.propose(multiraft.replicas.of_controller, Payload(b"", b""), lambda _: None)
     assert refused.value.leader == 2
+
+
+def test_a_command_that_a_later_version_brought_is_rejected_until_the_group_has_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In the log it would stop every replica whose program does not know it."""
+    local = Scene().topics[GroupId(1)]
+    assert local.payload(Trim(offset=Offset(0))).command
+    monkeypatch.setitem(BROUGHT_BY, Trim, RULES_LATEST + 1)
+    with pytest.raises(RulesTooOld) as refused:
+        local.payload(Trim(offset=Offset(0)))
+    error = refused.value
+    assert (error.topic, error.what) == ("topic-1", "Trim")
+    assert (error.rules, error.needed) == (RULES_LATEST, RULES_LATEST + 1)

@@ -60,7 +60,7 @@ def topic(number: int) -> TopicInfo:
         schema=SCHEMA,
         voters=NODES,
         created_us=0,
-        rules=3,
+        rules=1,
     )
 
 

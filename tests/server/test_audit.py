@@ -14,7 +14,7 @@ from raftlog.server.audit import ACTS, AuditLog
 from raftlog.wire.calls import CALLS, DeleteTopicCall, DescribeTopic
 
 NO_ACTS = frozenset(
-    "Append Stage CommitEpoch Overwrite AbortEpoch Read ReadSizes ReadHighWaterMark FindOffset"
+    "Append Stage CommitEpoch AbortEpoch Read ReadSizes ReadHighWaterMark FindOffset"
     " DescribeCluster DescribeTopic ListTopics DescribePlacements WatchGroups ListWriters"
     " OpenKv OpenSession PutKey DeleteKey ReadKeys WatchKeys ReportPlacement"
     " GetLastApplied GetServers GetEntries GetState WatchEvents".split()

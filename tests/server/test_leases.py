@@ -9,10 +9,9 @@ from types import FrameType
 import pytest
 
 from raftlog.config import TopicSettings
-from raftlog.machines.commands import Expire, ExpireEpoch, ExpireProducer, ExpireWriter
-from raftlog.machines.outcomes import ExpiredByAge
-from raftlog.server.leases import LeaseWatch
-from tests.machines.scenes import OLD_TOPIC, Scene, key
+from raftlog.machines.outcomes import Expired
+from raftlog.server.leases import expiry_due
+from tests.machines.scenes import Scene, key
 
 HOUR_S = 3600
 DAY_S = 24 * HOUR_S
@@ -27,23 +26,22 @@ def test_leases_end_although_another_node_leads_at_every_look() -> None:
     scene.append(0, scene.new_batch(), now_us=us(HOUR_S))
     ended = []
     for hour in range(1, 50):
-        # A leader that was elected just now: its clock since its election says 0.
-        for command in LeaseWatch(TopicSettings()).due(
-            scene.machine, now_s=0.0, now_us=us(hour * HOUR_S)
-        ):
-            assert isinstance(command, Expire)
+        # Nothing is kept between two looks, so each may be another node's.
+        command = expiry_due(scene.machine, TopicSettings(), us(hour * HOUR_S))
+        if command is not None:
             ended.append((hour, scene.apply(command)))
-    assert ended == [(25, ExpiredByAge(epochs=0, writers=0, producers=1))]
+    assert ended == [(25, Expired(epochs=0, writers=0, producers=1))]
 
 
 def test_nothing_is_proposed_before_it_is_due() -> None:
     scene = Scene()
     scene.append(0, scene.new_batch(), now_us=us(HOUR_S))
     scene.stage_all(key(0), "a", 1, now_us=us(2 * HOUR_S))
-    watch = LeaseWatch(TopicSettings(producer_lease_s=2 * DAY_S))
-    assert watch.due(scene.machine, now_s=9e9, now_us=us(DAY_S + HOUR_S)) == []
-    [command] = watch.due(scene.machine, now_s=0.0, now_us=us(DAY_S + 2 * HOUR_S))
-    assert scene.apply(command) == ExpiredByAge(epochs=1, writers=0, producers=0)
+    leases = TopicSettings(producer_lease_s=2 * DAY_S)
+    assert expiry_due(scene.machine, leases, us(DAY_S + HOUR_S)) is None
+    command = expiry_due(scene.machine, leases, us(DAY_S + 2 * HOUR_S))
+    assert command is not None
+    assert scene.apply(command) == Expired(epochs=1, writers=0, producers=0)
 
 
 @pytest.mark.slow
@@ -62,8 +60,8 @@ def test_looking_costs_the_same_whatever_the_tables_hold() -> None:
 
 def _events_of_a_look(scene: Scene) -> int:
     """Calls and returns, of Python and of C, while a leader looks."""
-    watch, count = LeaseWatch(TopicSettings()), 0
-    LeaseWatch(TopicSettings()).due(scene.machine, now_s=0.0, now_us=1)
+    leases, count = TopicSettings(), 0
+    expiry_due(scene.machine, leases, 1)
 
     def tally(frame: FrameType, event: str, argument: object) -> None:
         nonlocal count
@@ -72,24 +70,9 @@ def _events_of_a_look(scene: Scene) -> int:
     gc.disable()  # what a collection happens to end would be counted
     sys.setprofile(tally)
     try:
-        due = watch.due(scene.machine, now_s=0.0, now_us=1)
+        due = expiry_due(scene.machine, leases, 1)
     finally:
         sys.setprofile(None)
         gc.enable()
-    assert due == []
+    assert due is None
     return count
-
-
-def test_under_rules_1_the_leader_watches_by_its_own_clock() -> None:
-    scene = Scene(topic=OLD_TOPIC)
-    scene.append(0, scene.new_batch())
-    scene.stage_all(key(0), "a", 1)
-    of = key(0, writer="u", run="u", streaming=False)
-    scene.commit_epoch(of, transient=True)
-    watch = LeaseWatch(TopicSettings())
-    assert watch.due(scene.machine, now_s=5.0, now_us=us(9 * DAY_S)) == []
-    assert watch.due(scene.machine, now_s=DAY_S, now_us=0) == []
-    due = watch.due(scene.machine, now_s=DAY_S + 5.0, now_us=0)
-    assert [type(command) for command in due] == [ExpireEpoch, ExpireWriter, ExpireProducer]
-    watch.restart()
-    assert watch.due(scene.machine, now_s=2 * DAY_S, now_us=0) == []

@@ -12,7 +12,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from raftlog.chaos.cluster import ProcessCluster, free_ports, wait_for
 from raftlog.client.log_client import LogClient
-from tests.cluster.joining import PATIENCE_S, Joined, add_observer
+from tests.cluster.joining import PATIENCE_S, Joined
 from tests.spark.conftest import LOOK_INTERVAL_S, Lab, wait_until
 
 NODES = 6
@@ -118,7 +118,8 @@ class Changes:
         self._members.end_drain(leader)
 
     def observe(self) -> None:
-        add_observer(self._client, 5, self._cluster.address(5), (3,))
+        address = self._cluster.address(5)
+        assert self._members.add(5, address, observer=True, parents=(3,))
         self._start(5)
         wait_for(lambda: self._members.lags()[5] is not None, "the observer", PATIENCE_S)
 

@@ -19,7 +19,7 @@ from raftlog.chaos.cluster import ProcessCluster
 from raftlog.client.log_client import LogClient
 from raftlog.errors import RaftlogError
 from raftlog.spark.offsets import Reached, parse
-from tests.spark.conftest import DEADLINE_S, wait_until
+from tests.spark.conftest import DEADLINE_S
 from tests.spark.faults import Deed, Moment
 from tests.spark.relay_run import RelayRuns
 from tests.spark.test_driver_kills import AROUND_THE_WRITE, FIRST_SEED, Kill, Rounds, plan
@@ -44,11 +44,6 @@ def cluster(tmp_path: Path) -> Iterator[ProcessCluster]:
 @pytest.fixture
 def client(cluster: ProcessCluster) -> Iterator[LogClient]:
     with cluster.client() as opened:
-        created = (f"probe-{number}" for number in range(10_000))
-        wait_until(
-            lambda: opened.create_topic(next(created), "id bigint").rules >= 3,
-            "rules that know snapshots and trims",
-        )
         yield opened
 
 

@@ -52,7 +52,7 @@ LATER_TYPES = [
     "named_struct('x', array(named_struct('y', 'b' COLLATE fr_CAN_CI_AI_RTRIM, "
     "'v', parse_json('1'), 'i', INTERVAL '1' DAY))) AS nested",
 ]
-"""Columns that only topics of later rules hold."""
+"""Columns of types that Spark has besides those of SQL."""
 
 _PARTS = (
     *("whole", "hours", "seconds", "nanos", "finer", "clock", "v", "text", "texts", "times"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql.types import LongType, StructField, StructType
 
-from raftlog.errors import OffsetTrimmed, RulesTooOld
+from raftlog.errors import OffsetTrimmed
 from raftlog.spark.declarations import Endpoint
 from raftlog.spark.offsets import TopicRange
 from raftlog.spark.options import source_options
@@ -14,16 +14,8 @@ from tests.spark.conftest import DEADLINE_S, failure, finish, wait_until
 
 
 def trim(lab, before: int) -> None:
-    """Trim the topic at every replica. One of a cluster that has just started does not know trims
-    yet."""
-
-    def done() -> bool:
-        try:
-            return lab.client.trim(lab.topic, before=before) >= before
-        except RulesTooOld:
-            return False
-
-    wait_until(done, "rules that know trims")
+    """Trim the topic at every replica."""
+    assert lab.client.trim(lab.topic, before=before) >= before
     wait_trimmed(lab.client, lab.topic, before, DEADLINE_S)
 
 
