@@ -100,7 +100,15 @@ exactly once; Python programs and the command line read and write them too.
 
 `raftlog --help` lists the commands, and `raftlog docs` the pages that are installed with them.
 """
-FOR_DEVELOPERS = ("ARCHITECTURE", "BENCHMARKS", "CHECKLIST", "CORE", "DECISIONS", "TESTING", "index")
+FOR_DEVELOPERS = (
+    "ARCHITECTURE",
+    "BENCHMARKS",
+    "CHECKLIST",
+    "CORE",
+    "DECISIONS",
+    "TESTING",
+    "index",
+)
 """Pages about the source, which are of no use without it."""
 
 for link in ("spark", "spark_jobs", "docs", "conf"):

@@ -5,7 +5,7 @@
 Builds from `git archive`, so files that are not committed play no part, and neither do the umask or
 the folder of the checkout. The wheel is built from the sdist, which shows that it is complete.
 The build tools are those of the running Python: another setuptools or zlib may give other bytes.
-Prints the SHA-256 sum and the path of each file.
+Prints the SHA-256 sum and the path of each file, and what an index would object to (twine).
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stderr.write("not built: changes that are not committed\n")
     os.umask(0o022)  # setuptools creates files with it, and their modes are part of both archives
     options.out.mkdir(parents=True, exist_ok=True)
-    for built in build(options.revision, options.out):
-        print(hashlib.sha256(built.read_bytes()).hexdigest(), built)
+    made = build(options.revision, options.out)
+    for path in made:
+        print(hashlib.sha256(path.read_bytes()).hexdigest(), path)
+    subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *made], check=True)
 
 
 def build(revision: str, out: Path) -> list[Path]:
