@@ -4,7 +4,7 @@
 
 export SEEDS START MINUTES SITUATIONS CELLS
 
-TARGETS := demo test test-fast matrix simulate explore mutants soak bench lint audit docs proto lock
+TARGETS := demo test test-fast matrix simulate explore mutants soak bench lint audit docs dist proto lock
 .PHONY: $(TARGETS)
 
 $(TARGETS):

@@ -413,9 +413,9 @@ def _behind(checkpoint: Checkpoint, writer: Writer) -> Finding:
         f"{last}: batches {last + 1} to {batch - 1} are not in the topic. The log does not refuse "
         "the next batch, because a batch's number may be any above the last.",
         remedy="If the query writes to another topic or under another txnAppId since, name it "
-        "(--topic, --writer). Else find out why before the query runs: see docs/OPERATIONS.md, "
-        "Data loss. To write the missing batches, start from a copy of the checkpoint as it was "
-        f"after batch {last}.",
+        "(--topic, --writer). Else find out why before the query runs: see `raftlog docs "
+        "OPERATIONS`, Data loss. To write the missing batches, start from a copy of the checkpoint "
+        f"as it was after batch {last}.",
         commands=(f"raftlog writers list {writer.topic}",),
     )
 

@@ -351,7 +351,7 @@ def ended_before(position: int, mark: TopicWatermark) -> DataLoss:
         what=f"A query is at offset {position} of topic {mark.topic!r}, which now ends at "
         f"{mark.high_water_mark}: records [{mark.high_water_mark}, {position}) were there and are "
         "gone. It would wait, and skip what is written at these offsets from now on.",
-        advice="Was an older log restored? See docs/OPERATIONS.md, Data loss. "
+        advice="Was an older log restored? See `raftlog docs OPERATIONS`, Data loss. "
         "failOnDataLoss=false waits and skips.",
     )
 

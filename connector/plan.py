@@ -33,11 +33,12 @@ class Asking(NamedTuple):
 
 STREAM = Asking(
     "neither the option checkpointLocation nor a query's name says where it is",
-    "Give checkpointLocation as an option and with its scheme (docs/SPARK.md).",
+    "Give checkpointLocation as an option and with its scheme (`raftlog docs SPARK`).",
 )
 IN_FOREACH_BATCH = Asking(
     "the write in foreachBatch has no option checkpointLocation",
-    "Give that write the query's checkpointLocation as an option, with its scheme (docs/SPARK.md).",
+    "Give that write the query's checkpointLocation as an option, with its scheme (`raftlog docs "
+    "SPARK`).",
 )
 
 DIGEST_BYTES = 16

@@ -180,7 +180,7 @@ def _beyond_merging(given: StructType, topic: TopicInfo) -> str:
     return (
         "mergeSchema adds columns and widens types. Select and cast the columns to the topic's "
         f"schema (`raftlog topic describe`), or write a new topic, for example: {command} "
-        "(docs/SPARK.md: Schemas that change)."
+        "(`raftlog docs SPARK`: Schemas that change)."
     )
 
 

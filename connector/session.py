@@ -123,7 +123,7 @@ def file_text() -> str:
     """`conf/spark-defaults.conf`."""
     head = (
         "# Spark settings that suit raftlog: those of raftlog.spark.configure, generated from\n"
-        "# connector/session.py. Use them with\n"
+        "# raftlog.spark.session. Use them with\n"
         "#   spark-submit --properties-file conf/spark-defaults.conf ...\n"
         "# or copy the lines into the defaults of your cluster."
     )

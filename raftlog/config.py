@@ -6,8 +6,8 @@ file that the environment variable RAFTLOG_CONFIG names), the environment
 or values that contradict one another are `InvalidOption`, in whichever source; so is a RAFTLOG_
 variable that names no key. Messages show numbers but never texts: a text may be a secret.
 
-`python -m raftlog.config` prints `conf/raftlog.toml`, which is generated from this file. An
-installation has a copy at `<prefix>/share/raftlog/conf/raftlog.toml`.
+`python -m raftlog.config` prints `conf/raftlog.toml`, which is generated from this file; in an
+installation `raftlog docs conf/raftlog.toml` prints it.
 """
 
 from __future__ import annotations

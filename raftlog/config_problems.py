@@ -45,7 +45,7 @@ def refuse_unknown(sections: Sections, section: str, key: str | None, written: s
         option=written,
         problem="is not a key of the configuration",
         advice=(f"Did you mean {near[0]}? " if near else "")
-        + "conf/raftlog.toml lists every key (`python -m raftlog.config` prints it).",
+        + "`raftlog docs conf/raftlog.toml` lists every key.",
     )
 
 
@@ -63,7 +63,7 @@ def invalid_value(
     return InvalidOption(
         option=f"{section}.{key}",
         problem=f"is {shown(first['input'])}, from {origin or file}",
-        advice=f"Allowed: {limits(key, facts)} conf/raftlog.toml says what it is for.",
+        advice=f"Allowed: {limits(key, facts)} What it is for: `raftlog docs conf/raftlog.toml`.",
     )
 
 

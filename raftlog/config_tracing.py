@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from raftlog.config_hosts import is_address
 from raftlog.config_section import Section, setting
 from raftlog.errors import InvalidOption
+from raftlog.extras import pip_line
 from raftlog.redaction import shown_address
 
 
@@ -51,7 +52,7 @@ def check_tracing(endpoint: str, option: str) -> None:
         raise InvalidOption(
             option=option,
             problem="is given, and this installation lacks OpenTelemetry",
-            advice='Install it (pip install "raftlog[tracing]"), or give no endpoint.',
+            advice=f"Install it, or give no endpoint: {pip_line('tracing')}",
         )
 
 

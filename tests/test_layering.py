@@ -65,6 +65,7 @@ PACKAGES = {
     "raftlog.config_section": Package(ours=(), third_party=("pydantic",)),
     "raftlog.changing_files": Package(ours=()),
     "raftlog.crash_dumps": Package(anyone=()),
+    "raftlog.extras": Package(ours=("raftlog",), anyone=()),
     "raftlog.redaction": Package(anyone=()),
     "raftlog.config_hosts": Package(ours=()),
     "raftlog.config_secrets": Package(ours=()),
@@ -79,7 +80,12 @@ PACKAGES = {
     ),
     "raftlog.config_tls": Package(ours=("raftlog.config_hosts", "raftlog.config_section")),
     "raftlog.config_tracing": Package(
-        ours=("raftlog.config_hosts", "raftlog.config_section", "raftlog.redaction")
+        ours=(
+            "raftlog.config_hosts",
+            "raftlog.config_section",
+            "raftlog.extras",
+            "raftlog.redaction",
+        )
     ),
     "raftlog.tracing": Package(third_party=("opentelemetry",)),
     "raftlog.config_audit": Package(ours=("raftlog.config_section",)),
@@ -319,6 +325,7 @@ PACKAGES = {
             "raftlog.chaos",
             "raftlog.bench",
             "raftlog.discovery",
+            "raftlog.extras",
             "raftlog.records",
             *VALUES,
             "raftlog.redaction",

@@ -22,6 +22,7 @@ from raftlog.cli import (
     certs,
     chaos,
     cluster,
+    docs,
     doctor,
     down,
     events,
@@ -83,7 +84,7 @@ app = typer.Typer(
     cls=_Root,
     help="A replicated, typed commit log that Spark reads and writes, exactly once.",
     epilog="Exit codes: 0 done, 1 failed, 2 usage, 3 unavailable (try again), 4 not found, "
-    "5 exists, 6 data loss, 7 write refused, 8 node refused. Every error: docs/ERRORS.md.",
+    "5 exists, 6 data loss, 7 write refused, 8 node refused. Every error: `raftlog docs ERRORS`.",
     no_args_is_help=True,
     rich_markup_mode="markdown",  # else the line breaks of docstrings are kept
     pretty_exceptions_enable=False,
@@ -111,6 +112,7 @@ app.command("watermark")(watermark.watermark)
 app.command("top")(top.top)
 app.command("lag")(lag.lag)
 app.command("doctor")(doctor.doctor)
+app.command("docs")(docs.docs)
 app.add_typer(kv.app, name="kv")
 app.command("events")(events.events)
 app.command("bench")(bench.bench)

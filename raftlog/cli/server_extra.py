@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from raftlog.errors import ExtraMissing
+from raftlog.extras import pip_line
 
 PARTS = {
     "uvloop": "uvloop",
@@ -22,4 +23,4 @@ def require_server_extra(verb: str) -> None:
     """Raise `ExtraMissing` before the verb starts or writes anything. Imports nothing."""
     missing = [distribution for module, distribution in PARTS.items() if find_spec(module) is None]
     if missing:
-        raise ExtraMissing(verb=verb, missing=", ".join(missing))
+        raise ExtraMissing(verb=verb, missing=", ".join(missing), command=pip_line("server"))

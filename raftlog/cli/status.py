@@ -46,7 +46,7 @@ _RECOVERING = "{topic}, replica {node} has lost its log and gets it again: {reme
 _GETS_IT = "it counts for no write until then"
 _NOBODY_GIVES_IT = (
     'nobody leads who could give it. Start the nodes that are down; if all run, see "is damaged at '
-    'byte" in docs/OPERATIONS.md'
+    'byte" in `raftlog docs OPERATIONS`'
 )
 
 

@@ -125,7 +125,7 @@ def _checked(to: str, rights: Sequence[Right], resource: Resource) -> Grant:
         raise InvalidOption(
             option="grant",
             problem=f"of {grant.to!r} is none: {problem}",
-            advice="docs/OPERATIONS.md, Rights, lists them.",
+            advice="`raftlog docs OPERATIONS`, Rights, lists them.",
         )
     return grant
 

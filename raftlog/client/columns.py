@@ -29,7 +29,7 @@ MIGRATE = (
     "A column only takes a type that holds each of its values: a wider integer, double for float, "
     "more digits before a decimal's point; also within structs, arrays and maps. Structs get more "
     "fields, last and without NOT NULL. For another type write a new topic: read this one, cast "
-    "the columns, and write the result (docs/SPARK.md: Schemas that change)."
+    "the columns, and write the result (`raftlog docs SPARK`: Schemas that change)."
 )
 
 

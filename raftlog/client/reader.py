@@ -399,5 +399,5 @@ def _damaged_everywhere(damaged: Mapping[str, DataLoss]) -> DataLoss:
     return DataLoss(
         what=f"No replica has these records whole. {said}",
         advice="Nothing was deleted, and the nodes go on trying to heal it from one another. See "
-        'docs/OPERATIONS.md, "is damaged at byte".',
+        '`raftlog docs OPERATIONS`, "is damaged at byte".',
     )

@@ -80,7 +80,7 @@ class OffsetTrimmed(RaftlogError):
 @dataclass(kw_only=True, eq=False)
 class DataLoss(RaftlogError):
     what: str
-    advice: str = "Do not write before you know why; see docs/OPERATIONS.md, Data loss."
+    advice: str = "Do not write before you know why; see `raftlog docs OPERATIONS`, Data loss."
     exit_code = ExitCode.DATA_LOSS
     grpc_status = "DATA_LOSS"
 
@@ -107,5 +107,5 @@ class CorruptFile(DataLoss):
     def remedy(self) -> str:
         return self.advice or (
             "Nothing was changed; what other nodes have whole is read from them. See "
-            'docs/OPERATIONS.md, "damaged", before you touch the file.'
+            '`raftlog docs OPERATIONS`, "damaged", before you touch the file.'
         )

@@ -45,8 +45,8 @@ def kinds() -> Iterator[type[RaftlogError]]:
 
 
 def anchor(kind: type[RaftlogError]) -> str:
-    """Where the page says more of an error."""
-    return f"docs/ERRORS.md#{kind.__name__.lower()}"
+    """Where `raftlog docs` says more of an error."""
+    return f"ERRORS#{kind.__name__.lower()}"
 
 
 def meaning_of(kind: type[RaftlogError]) -> str:

@@ -151,12 +151,11 @@ class ExtraMissing(InvalidRequest):
 
     verb: str
     missing: str
+    command: str
+    """The line for a shell that adds them to this installation."""
 
     cause_text = "`raftlog {verb}` runs nodes, and this installation lacks {missing}."
-    remedy_text = (
-        'Install the server\'s parts: pip install "raftlog[server]", or in a checkout of raftlog '
-        'pip install ".[server]"'
-    )
+    remedy_text = "Install the server's parts: {command}"
 
 
 @dataclass(kw_only=True, eq=False)

@@ -188,7 +188,7 @@ class ReplicaDiverged(Unavailable):
     remedy_text = (
         "Another replica serves reads; the client asks there. Node {node} replaces what differs by "
         "another replica's, at most twice a day. Restart node {node} if its state goes on "
-        'differing: it replays its log. Please report it; see docs/OPERATIONS.md, "differ".'
+        'differing: it replays its log. Please report it; see `raftlog docs OPERATIONS`, "differ".'
     )
 
     def __post_init__(self) -> None:
@@ -211,7 +211,7 @@ class ReplicaQuarantined(Unavailable):
     )
     remedy_text = (
         "While a majority of its replicas is whole, another one serves the topic; the client asks "
-        "there. Its files on node {node} are as they were. See docs/OPERATIONS.md, "
+        "there. Its files on node {node} are as they were. See `raftlog docs OPERATIONS`, "
         '"damaged", before you touch them.'
     )
 
@@ -248,7 +248,7 @@ class HistoryDisputed(Unavailable):
     )
     remedy_text = (
         "Start all nodes: the majority is right. Please report it if it lasts, and keep the data "
-        'folders of all nodes; see docs/OPERATIONS.md, "differ".'
+        'folders of all nodes; see `raftlog docs OPERATIONS`, "differ".'
     )
 
 
@@ -270,8 +270,8 @@ class Overloaded(Unavailable):
     @property
     def remedy(self) -> str:
         if self.holder:
-            return f'Wait. If it stays so, see docs/OPERATIONS.md, "{self.queue}".'
-        return f"Send less at once, or raise {self.queue} in conf/raftlog.toml."
+            return f'Wait. If it stays so, see `raftlog docs OPERATIONS`, "{self.queue}".'
+        return f"Send less at once, or raise {self.queue} (`raftlog docs conf/raftlog.toml`)."
 
 
 @dataclass(kw_only=True, eq=False)

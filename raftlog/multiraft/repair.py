@@ -47,7 +47,7 @@ has other files for a while."""
 
 _ADVICE_IF_HOPELESS = (
     "Nothing was changed, and no other node has it whole, as far as this one knows. See "
-    'docs/OPERATIONS.md, "no other node could give what is damaged".'
+    '`raftlog docs OPERATIONS`, "no other node could give what is damaged".'
 )
 
 _Key: TypeAlias = LogIndex | str

@@ -23,6 +23,11 @@ class KeyReads:
         self._stores: tuple[KvInfo, ...] = ()
         """The cluster's store, once there is one: it stays."""
 
+    @property
+    def has_store(self) -> bool:
+        """Whether a read has found that the cluster has a store; it never loses it again."""
+        return bool(self._stores)
+
     async def read(self, prefix: str, *, try_timeout_s: float = TRY_TIMEOUT_S) -> list[KeyValue]:
         """The keys that begin so, as of now or later. Raises a `RaftlogError` where nobody
         answers; each node is given `try_timeout_s` to do it."""

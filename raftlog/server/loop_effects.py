@@ -303,7 +303,7 @@ def _tell_damage(
                 bytes=byte_count,
                 advice="Nothing to do: a write that a crash interrupts was not acknowledged, "
                 "and this node fetches what it lacks. Only if the file was cut off in another "
-                "way, see docs/OPERATIONS.md, Data loss.",
+                "way, see `raftlog docs OPERATIONS`, Data loss.",
             )
         case DamagePassedOver(group=group, cause=cause):
             log.error(

@@ -332,7 +332,9 @@ async def _follow_keys(services: Services, every_s: float) -> None:
     while services.rights.asked:
         # At the same time, so that one round among the replicas does for both.
         await asyncio.gather(
-            services.rights.look(partial(read, grant_keys.KEY_PREFIX)),
+            services.rights.look(
+                partial(read, grant_keys.KEY_PREFIX), has_store=services.keys.has_store
+            ),
             services.meters.look(partial(read, quota_keys.KEY_PREFIX)),
         )
         await asyncio.sleep(every_s)

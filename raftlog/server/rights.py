@@ -127,17 +127,24 @@ class Rights:
 
     # ------------------------------------------------------------ what is known
 
-    async def look(self, read: Callable[[], Awaitable[Sequence[KeyValue]]]) -> None:
-        """Read the grants again."""
-        await self._read(read)
+    async def look(
+        self, read: Callable[[], Awaitable[Sequence[KeyValue]]], *, has_store: bool
+    ) -> None:
+        """Read the grants again. `has_store`: whether the cluster is known to have a key-value
+        store. Without one a failure is not logged: there are no grants to read, and while a cluster
+        starts on a busy machine, the controller's leader does not always answer in time."""
+        await self._read(read, has_store)
         self.on_look()
 
-    async def _read(self, read: Callable[[], Awaitable[Sequence[KeyValue]]]) -> None:
+    async def _read(
+        self, read: Callable[[], Awaitable[Sequence[KeyValue]]], has_store: bool
+    ) -> None:
         began_s = time.monotonic()
         try:
             keys = await read()
         except RaftlogError as error:
-            self._tell_failing(error)
+            if has_store:
+                self._tell_failing(error)
             return
         if self._failing:
             log.info("grants are read again")

@@ -11,6 +11,7 @@ import pytest
 
 from raftlog.cli.server_extra import PARTS, require_server_extra
 from raftlog.errors import ExitCode, ExtraMissing
+from raftlog.extras import pip_line
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -49,8 +50,7 @@ def test_a_verb_that_runs_nodes_says_what_is_missing_and_starts_nothing(
         f"error: ExtraMissing: `raftlog {words[0]}` runs nodes, and this installation lacks "
         "uvloop, structlog, grpcio-health-checking, prometheus-client, cryptography, PyJWT, "
         "cachetools.",
-        '  Install the server\'s parts: pip install "raftlog[server]", or in a checkout of raftlog '
-        'pip install ".[server]"',
+        f"  Install the server's parts: {pip_line('server')}",
     ]
     assert not data.exists()
 

@@ -477,7 +477,7 @@ def test_an_epoch_is_one_of_a_writer_and_starts_a_read_or_ends_a_batch_read():
         ("assign", "subscribe"),
         ("maxRecordsPerTrigger", "maxOffsetsPerTrigger"),
         ("kafka.sasl.jaas.config", "raftlog.auth.token"),
-        ("kafka.fetch.min.bytes", "docs/KAFKA.md"),
+        ("kafka.fetch.min.bytes", "raftlog docs KAFKA"),
     ],
 )
 def test_an_option_of_kafkas_is_told_what_takes_its_place(brought, ours):

@@ -24,6 +24,9 @@ KAFKA_TOOLS = ("kcat", "rpk")
 def problem_of(words: list[str]) -> str | None:
     """What does not exist of the command, or None."""
     program, *arguments = words
+    if "&&" in words:
+        at = words.index("&&")
+        return problem_of(words[:at]) or problem_of(words[at + 1 :])
     if program in KAFKA_TOOLS:
         ends = [at for at, word in enumerate(words) if word in ("|", "&&")]
         return problem_of(words[ends[0] + 1 :]) if ends else None
@@ -43,6 +46,8 @@ def problem_of(words: list[str]) -> str | None:
         return None if (ROOT / program).exists() else f"there is no {program}"
     if program == "pip":
         return _problem_of_extra(arguments)
+    if program == "git":
+        return None  # not ours
     if program == "source":
         return None if arguments == [".venv/bin/activate"] else f"{arguments} is not known"
     return f"{program} is not known here"

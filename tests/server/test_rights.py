@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import pytest
+import structlog
 
 from raftlog.auth import grant_keys
 from raftlog.auth.caller import Caller, Means
@@ -80,7 +82,8 @@ def test_what_was_read_counts_until_it_is_too_old(monkeypatch: pytest.MonkeyPatc
     changes: list[bool] = []
     rights.on_change = lambda: changes.append(True)
     mine = [key_value("eve", TOPIC, Right.READ)]
-    looking(rights.look, [mine, mine, NoQuorum(what="a read"), NoQuorum(what="a read")])
+    look = partial(rights.look, has_store=True)
+    looking(look, [mine, mine, NoQuorum(what="a read"), NoQuorum(what="a read")])
     assert rights.allow(EVE, Right.READ, TOPIC)
     with pytest.raises(Forbidden):
         rights.require(EVE, Right.WRITE, TOPIC)
@@ -89,6 +92,20 @@ def test_what_was_read_counts_until_it_is_too_old(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(RightsUnknown, match="31 s ago"):
         rights.allow(EVE, Right.READ, TOPIC)
     assert len(changes) == 1, "the same grants again are no change"
+
+
+@pytest.mark.parametrize(
+    ("has_store", "logged"),
+    [(True, ["grants are not read", "grants are read again"]), (False, [])],
+)
+def test_a_failing_read_is_logged_once_and_only_if_there_is_a_store(
+    has_store: bool, logged: list[str]
+) -> None:
+    rights = Rights(AuthSettings(), asked=True)
+    failing = NoQuorum(what="a read")
+    with structlog.testing.capture_logs() as lines:
+        looking(partial(rights.look, has_store=has_store), [failing, [], failing, failing, []])
+    assert [line["event"] for line in lines] == logged
 
 
 def test_a_grant_that_cannot_be_read_gives_nobody_anything() -> None:

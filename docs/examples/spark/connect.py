@@ -3,7 +3,7 @@
 python docs/examples/spark/connect.py REMOTE SERVERS WORK
 
 REMOTE is a Connect server (`sc://127.0.0.1:15002`), which is where raftlog must be installed, as on
-its executors; this program needs only `pip install "raftlog[connect]"` or `pyspark-client`. Reads
+its executors; this program needs only raftlog's extra `connect`, or `pyspark-client`. Reads
 `clicks` (`ad bigint, at timestamp`), and writes `clicks-by-hour` as a batch and `copied-clicks` as
 a stream.
 """
