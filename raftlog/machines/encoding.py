@@ -110,7 +110,6 @@ _REFUSALS: dict[str, tuple[int, tuple[str, ...]]] = {
     "SequenceReused": (12, ("producer", "sequence")),
     "UnknownWriter": (13, ("writer", "epoch")),
     "TooManyWriters": (14, ("topic", "limit")),
-    "WriterBytesExceeded": (15, ("writer", "staged_bytes", "limit")),
     "StageGap": (16, ("attempt", "number", "expected")),
     "RunFenced": (17, ("writer", "run", "current_run")),
     "EpochTooOld": (18, ("writer", "epoch", "last_epoch")),

@@ -15,7 +15,7 @@ from raftlog.machines.commands import (
     AttemptReference,
     CommitEpoch,
     EpochKey,
-    ExpireEpoch,
+    Expire,
     Stage,
     TopicCommand,
 )
@@ -38,26 +38,29 @@ class Event(NamedTuple):
 class Oracle:
     """Predicts the outcome of each command in turn, and remembers its effect."""
 
-    def __init__(self, rules: int) -> None:
-        self.rules = rules
+    def __init__(self) -> None:
+        self.now_us = 0
+        """Log time."""
         self.events: list[Event] = []
         self.visible: list[tuple[int, int]] = []
         self.appends: dict[str, list[int]] = {}
-        self.renewals: dict[tuple[str, str, int], int] = {}
+        self.forgotten: set[str] = set()
+        self.appended_us: dict[str, int] = {}
+        self.staged_us: dict[tuple[str, str, int], int] = {}
 
-    def outcome(self, index: int, command: TopicCommand) -> str:
-        """The kind of outcome that entry `index` must have."""
+    def outcome(self, command: TopicCommand) -> str:
+        """The kind of outcome that the next entry must have."""
         if isinstance(command, Append):
             return self._append(command)
         if isinstance(command, Stage):
-            return self._stage(index, command)
+            return self._stage(command)
         if isinstance(command, CommitEpoch):
             return self._commit_epoch(command)
         if isinstance(command, AbortEpoch):
             count = len(self.open_attempts(command.key))
             self.events.append(Event("dropped", command.key))
             return f"aborted {count}"
-        assert isinstance(command, ExpireEpoch)
+        assert isinstance(command, Expire)
         return self._expire(command)
 
     # ------------------------------------------------------------ what the history says
@@ -94,26 +97,28 @@ class Oracle:
 
     def _append(self, command: Append) -> str:
         known = self.appends.setdefault(command.producer, [])
+        if command.producer in self.forgotten:
+            return "UnknownProducer"
         if command.sequence > len(known):
             return "SequenceGap" if known else "UnknownProducer"
         if command.sequence < len(known):
             same = known[command.sequence] == command.batch.crc
             return "repeated append" if same else "SequenceReused"
         known.append(command.batch.crc)
+        self.now_us = max(self.now_us, command.timestamp_us)
+        self.appended_us[command.producer] = self.now_us
         self.visible.append((command.batch.crc, command.batch.record_count))
         return "appended"
 
-    def _stage(self, index: int, command: Stage) -> str:
+    def _stage(self, command: Stage) -> str:
         key = command.key
         published = self.published(key.writer)
-        if published and key.epoch <= published[-1].key.epoch:
-            if self.is_other_query(published[-1].key, key):
-                return "CheckpointReset"
-            if self.rules < 2 and all(event.key.epoch != key.epoch for event in published):
-                return "EpochTooOld"
+        passed = bool(published) and key.epoch <= published[-1].key.epoch
+        if passed and self.is_other_query(published[-1].key, key):
+            return "CheckpointReset"
         if self.is_fenced(key):
             return "RunFenced"
-        if published and key.epoch <= published[-1].key.epoch:
+        if passed:
             mistake = self._mistake(key, published)
             if mistake:
                 return mistake
@@ -121,7 +126,7 @@ class Oracle:
         if command.number < len(staged):
             if staged[command.number].crc != command.batch.crc:
                 return "EpochIncomplete"
-            self.renewals[key.writer, key.run, key.epoch] = index
+            self._renew(command)
             return "repeated stage"
         if key.streaming and key.epoch > 0 and not published:
             return "UnknownWriter"
@@ -129,8 +134,12 @@ class Oracle:
             return "StageGap"
         crc, records = command.batch.crc, command.batch.record_count
         self.events.append(Event("staged", key, command.attempt, command.number, crc, records))
-        self.renewals[key.writer, key.run, key.epoch] = index
+        self._renew(command)
         return "staged"
+
+    def _renew(self, command: Stage) -> None:
+        self.now_us = max(self.now_us, command.timestamp_us)
+        self.staged_us[command.key.writer, command.key.run, command.key.epoch] = self.now_us
 
     def _commit_epoch(self, command: CommitEpoch) -> str:
         key, named = command.key, frozenset(command.attempts)
@@ -147,6 +156,7 @@ class Oracle:
                 return "EpochIncomplete"
         staged = [event for wanted in command.attempts for event in opened[wanted.attempt]]
         records = sum(event.records for event in staged)
+        self.now_us = max(self.now_us, command.timestamp_us)
         self.events.append(Event("published", key, records=records, named=named, plan=command.plan))
         if command.overwrite:
             self.visible = []
@@ -170,48 +180,64 @@ class Oracle:
         before = next(event for event in published if event.key.epoch == key.epoch)
         records = sum(wanted.record_count for wanted in command.attempts)
         same = records == before.records
-        if self.rules >= 2 and before is last and last.plan and command.plan:
+        if before is last and last.plan and command.plan:
             same = last.plan == command.plan
         if not same and not command.keep_on_mismatch:
             return "EpochContentMismatch"
+        self.now_us = max(self.now_us, command.timestamp_us)
         self.events.append(Event("replayed", key))
         return f"{'replayed' if same else 'kept'} {before.records}"
 
     def is_other_query(self, last: EpochKey, key: EpochKey) -> bool:
-        both_in_streams = self.rules >= 2 and last.stream and key.stream
+        both_in_streams = last.stream and key.stream
         return last.query_id != key.query_id or bool(both_in_streams and last.stream != key.stream)
 
     def _mistake(self, key: EpochKey, published: list[Event]) -> str:
         """What is wrong with a key at a passed epoch that its own query brings, or ""."""
         last = published[-1].key
-        if self.rules >= 2:
-            if key.streaming and key.epoch < last.epoch:
-                return "CheckpointRewound"
-            if key.stream and last.stream and key.stream_batch != last.stream_batch:
-                is_older = key.stream_batch < last.stream_batch
-                return "CheckpointRewound" if is_older else "VersionReused"
-            done = [
-                event.key
-                for event in self.of_writer(key.writer)
-                if event.kind in ("published", "replayed") and event.key.stream_run
-            ]
-            latest = done[-1] if done else None
-            if latest is not None and latest.stream_run == key.stream_run:
-                itself = (key.run, key.epoch) == (latest.run, latest.epoch)
-                if key.epoch <= latest.epoch and not itself:
-                    return "VersionReused"
+        if key.streaming and key.epoch < last.epoch:
+            return "CheckpointRewound"
+        if key.stream and last.stream and key.stream_batch != last.stream_batch:
+            is_older = key.stream_batch < last.stream_batch
+            return "CheckpointRewound" if is_older else "VersionReused"
+        done = [
+            event.key
+            for event in self.of_writer(key.writer)
+            if event.kind in ("published", "replayed") and event.key.stream_run
+        ]
+        latest = done[-1] if done else None
+        if latest is not None and latest.stream_run == key.stream_run:
+            itself = (key.run, key.epoch) == (latest.run, latest.epoch)
+            if key.epoch <= latest.epoch and not itself:
+                return "VersionReused"
         known = any(event.key.epoch == key.epoch for event in published)
         return "" if known else "EpochTooOld"
 
-    def _expire(self, command: ExpireEpoch) -> str:
-        at = (command.writer, command.run, command.epoch)
-        key = EpochKey(
-            writer=command.writer, query_id="", run=command.run, epoch=command.epoch, streaming=True
-        )
-        if not self.open_attempts(key) or self.renewals[at] != command.renewals:
-            return "expired False"
-        self.events.append(Event("dropped", key))
-        return "expired True"
+    def _expire(self, command: Expire) -> str:
+        """End what was silent for its lease by the later of log time and the command's time."""
+        by_us = max(self.now_us, command.timestamp_us)
+        opened = [
+            (self.staged_us[event.key.writer, event.key.run, event.key.epoch], event.key)
+            for event in self.events
+            if event.kind == "staged" and self.open_attempts(event.key)
+        ]
+        epochs = {
+            (key.writer, key.run, key.epoch): (staged_us, key)
+            for staged_us, key in opened
+            if staged_us + command.epoch_lease_us <= by_us
+        }
+        producers = {
+            name: appended_us
+            for name, appended_us in self.appended_us.items()
+            if name not in self.forgotten and appended_us + command.producer_lease_us <= by_us
+        }
+        for staged_us, key in epochs.values():
+            self.events.append(Event("dropped", key))
+            self.now_us = max(self.now_us, staged_us + command.epoch_lease_us)
+        for name, appended_us in producers.items():
+            self.forgotten.add(name)
+            self.now_us = max(self.now_us, appended_us + command.producer_lease_us)
+        return f"expired {len(epochs)} epochs, {len(producers)} producers"
 
 
 def _described(attempt: str, staged: list[Event]) -> AttemptReference:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from raftlog.checksum import chain
 from raftlog.core.types import GroupId, LogIndex, NodeId, Offset
 from raftlog.machines.commands import (
@@ -13,13 +11,14 @@ from raftlog.machines.commands import (
     BatchSummary,
     CommitEpoch,
     EpochKey,
+    Expire,
     Stage,
     TopicCommand,
     TopicInfo,
 )
 from raftlog.machines.limits import TopicLimits
-from raftlog.machines.outcomes import EpochCommitted, Refused, TopicOutcome
-from raftlog.machines.rules import RULES_FIRST, RULES_LATEST
+from raftlog.machines.outcomes import EpochCommitted, Expired, Refused, TopicOutcome
+from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.schema import Field, Schema
 from raftlog.machines.topic import TopicMachine
 
@@ -34,9 +33,6 @@ TOPIC = TopicInfo(
     created_us=1,
     rules=RULES_LATEST,
 )
-
-OLD_TOPIC = dataclasses.replace(TOPIC, rules=RULES_FIRST)
-"""A topic whose log knows only the first rules."""
 
 
 def key(
@@ -177,6 +173,11 @@ class Scene:
         return seen
 
 
+def transient_writers(machine: TopicMachine) -> list[str]:
+    """The writers whose rows may be removed by age, by name."""
+    return [row.name for row in machine.writers_after("", 1000) if not row.lasting]
+
+
 def code(outcome: TopicOutcome) -> str:
     """The error that the outcome becomes, or the outcome's own kind."""
     return outcome.code if isinstance(outcome, Refused) else type(outcome).__name__
@@ -186,6 +187,21 @@ def values(outcome: object) -> dict[str, str | int]:
     """What the refusal says."""
     assert isinstance(outcome, Refused), outcome
     return dict(outcome.values)
+
+
+def expire(now_us: int, lease_us: int) -> Expire:
+    """The command of a leader whose clock is at `now_us`, with one lease for everything."""
+    return Expire(
+        timestamp_us=now_us,
+        epoch_lease_us=lease_us,
+        transient_writer_lease_us=lease_us,
+        producer_lease_us=lease_us,
+    )
+
+
+def ended(epochs: int = 0, writers: int = 0, producers: int = 0) -> Expired:
+    """The outcome of an `Expire` that ended these."""
+    return Expired(epochs=epochs, writers=writers, producers=producers)
 
 
 def committed(start: int, end: int) -> EpochCommitted:

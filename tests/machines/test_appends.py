@@ -11,13 +11,12 @@ from raftlog.machines.commands import (
     AbortEpoch,
     Append,
     BatchSummary,
-    ExpireProducer,
     TopicCommand,
 )
 from raftlog.machines.extents import NO_EPOCH, Extent
-from raftlog.machines.limits import INTEGER_MAX, PRODUCER_APPENDS_KEPT, TopicLimits
-from raftlog.machines.outcomes import Appended, EpochCommitted, Expired, Refused
-from tests.machines.scenes import OLD_TOPIC, Scene, batch, code, key
+from raftlog.machines.limits import INTEGER_MAX, PRODUCER_APPENDS_KEPT
+from raftlog.machines.outcomes import Appended, EpochCommitted, Refused
+from tests.machines.scenes import Scene, batch, code, ended, expire, key
 
 
 def appended(start: int, end: int, *, repeated: bool = False) -> Appended:
@@ -66,25 +65,17 @@ def test_gap_in_a_producers_sequence_is_refused_with_the_sequence_due() -> None:
 
 def test_expired_producer_is_unknown_never_a_fresh_start() -> None:
     scene = Scene()
-    scene.append(0, scene.new_batch())
-    [(producer, due)] = scene.machine.producers()
-    expire = ExpireProducer(producer=producer, next_sequence=due)
-    scene.append(1, scene.new_batch())
-    assert scene.apply(expire) == Expired(done=False), "it appended since the leader looked"
-    expire = ExpireProducer(producer=producer, next_sequence=2)
-    assert scene.apply(expire) == Expired(done=True)
-    assert scene.apply(expire) == Expired(done=False)
-    refusal = scene.append(2, scene.new_batch())
-    assert refusal.code == "UnknownProducer"
-    assert scene.machine.producers() == []
-
-
-def test_producers_of_a_topic_are_bounded_under_rules_1() -> None:
-    scene = Scene(TopicLimits(producers_max=1), OLD_TOPIC)
-    scene.append(0, scene.new_batch())
-    refusal = scene.append(0, scene.new_batch(), producer="q")
-    assert refusal.code == "TooMany"
-    assert scene.append(1, scene.new_batch(1)) == appended(10, 11)
+    scene.append(0, scene.new_batch(), now_us=10)
+    scene.append(1, scene.new_batch(), now_us=11)
+    assert not scene.machine.is_due(expire(15, 5))
+    assert scene.apply(expire(15, 5)) == ended(), "it appended during its lease"
+    assert scene.machine.state().producers.names == ("p",)
+    assert scene.apply(expire(16, 5)) == ended(producers=1)
+    assert scene.apply(expire(16, 5)) == ended()
+    for sequence in (0, 2):
+        refusal = scene.append(sequence, scene.new_batch())
+        assert refusal.code == "UnknownProducer"
+    assert scene.machine.state().producers.names == ()
 
 
 # ---------------------------------------------------------------- what is where

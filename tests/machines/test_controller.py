@@ -14,7 +14,6 @@ from raftlog.machines.commands import (
     CreateTopic,
     DeleteTopic,
     RegisterNode,
-    Rules,
     TopicInfo,
 )
 from raftlog.machines.controller import ControllerMachine
@@ -27,7 +26,7 @@ from raftlog.machines.outcomes import (
     TopicCreated,
     TopicDeleted,
 )
-from raftlog.machines.rules import RULES_FIRST, RULES_WAITING_FOR_READERS
+from raftlog.machines.rules import RULES_FIRST
 from raftlog.machines.schema import RESERVED_NAMES, Field, Schema
 from raftlog.machines.settings import TopicSetting
 from tests.machines.scenes import SCHEMA
@@ -39,12 +38,6 @@ class Cluster:
     def __init__(self, limits: ControllerLimits | None = None) -> None:
         self.machine = ControllerMachine(limits)
         self.index = 0
-
-    @classmethod
-    def with_rules_3(cls) -> Cluster:
-        cluster = cls()
-        cluster.apply(Rules(version=3))
-        return cluster
 
     def apply(self, command: ControllerCommand) -> ControllerOutcome:
         self.index += 1
@@ -90,7 +83,7 @@ class Cluster:
         return self.apply(DeleteTopic(name=name, incarnation=incarnation))
 
     def register(
-        self, node: int, store: str, address: str = "127.0.0.1:1", rules: int = 0
+        self, node: int, store: str, address: str = "127.0.0.1:1", rules: int = RULES_FIRST
     ) -> ControllerOutcome:
         return self.apply(
             RegisterNode(node=NodeId(node), store_uuid=store, address=address, rules=rules)
@@ -304,7 +297,7 @@ def test_same_commands_give_the_same_state_hash() -> None:
 
 
 def test_settings_are_given_at_creation_and_changed_one_by_one() -> None:
-    scene = Cluster.with_rules_3()
+    scene = Cluster()
     kept = TopicSetting(name="retention_records", value=5)
     scene.create("a", settings=(kept,))
     created = scene.topic("a")
@@ -321,7 +314,7 @@ def test_settings_are_given_at_creation_and_changed_one_by_one() -> None:
 
 
 def test_a_setting_that_no_topic_has_changes_nothing() -> None:
-    scene = Cluster.with_rules_3()
+    scene = Cluster()
     scene.created("a")
     before = scene.machine.fingerprint()
     good = TopicSetting(name="retention_s", value=1)
@@ -334,27 +327,3 @@ def test_a_setting_that_no_topic_has_changes_nothing() -> None:
     assert code(scene.alter("b", good)) == "TopicNotFound"
     assert code(scene.alter("a", good, incarnation="other")) == "TopicRecreated"
     assert scene.machine.fingerprint() == before
-
-
-def test_older_rules_know_no_settings() -> None:
-    scene = Cluster()
-    good = TopicSetting(name="retention_s", value=1)
-    scene.create("a", settings=(good,))
-    assert scene.topic("a").settings == ()
-    assert code(scene.alter("a", good)) == "MalformedRequest"
-
-
-@pytest.mark.parametrize("name", ["retention_unread_s", "retention_unread_bytes"])
-def test_older_rules_refuse_settings_that_wait_for_readers_in_the_words_of_then(name: str) -> None:
-    scene = Cluster.with_rules_3()
-    scene.apply(Rules(version=RULES_WAITING_FOR_READERS - 1))
-    scene.created("a")
-    waits = TopicSetting(name=name, value=60)
-    advice = "A topic's settings are retention_s, retention_bytes, retention_records."
-    assert refusal(scene.alter("a", waits)) == (
-        "InvalidOption",
-        {"option": name, "problem": "is no setting of a topic", "advice": advice},
-    )
-    scene.apply(Rules(version=RULES_WAITING_FOR_READERS))
-    scene.alter("a", waits)
-    assert scene.topic("a").settings == (waits,)

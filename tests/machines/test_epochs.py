@@ -6,25 +6,27 @@ import dataclasses
 
 import pytest
 
-from raftlog.core.types import LogIndex, Offset
-from raftlog.machines.commands import ExpireEpoch, ExpireWriter, RemoveWriter, TopicInfo
+from raftlog.core.types import Offset
+from raftlog.machines.commands import EpochKey, RemoveWriter, Stage
 from raftlog.machines.limits import (
     EPOCH_COUNTS_KEPT,
     FENCED_RUNS_KEPT,
+    INTEGER_MAX,
     STAGED_ENTRY_CHARGE_BYTES,
     TopicLimits,
 )
-from raftlog.machines.outcomes import EpochAborted, Expired, Staged
+from raftlog.machines.outcomes import EpochAborted, Staged
 from tests.machines.scenes import (
-    OLD_TOPIC,
-    TOPIC,
     Scene,
     batch,
     code,
     committed,
+    ended,
+    expire,
     key,
     reference,
     replayed,
+    transient_writers,
     values,
 )
 
@@ -68,7 +70,7 @@ def test_epoch_drops_stages_up_to_it_and_no_later_ones() -> None:
     scene.stage_all(key(1), "earlier", 5)
     later = scene.stage_all(key(3), "later", 6)
     scene.commit_epoch(key(2))
-    assert [epoch for _, _, epoch, _ in scene.machine.open_epochs()] == [3]
+    assert [epoch for _, _, epoch in scene.machine.open_epochs()] == [3]
     assert scene.commit_epoch(key(3), later) == committed(0, 6)
     assert scene.machine.staged_bytes == 0
 
@@ -221,18 +223,6 @@ def test_replay_by_another_run_with_as_many_records_changes_nothing_and_drops_it
     assert code(scene.commit_epoch(key(1, run="run-2"), orphan)) == "EpochIncomplete"
 
 
-def test_replay_of_an_earlier_epoch_is_known_by_its_count_under_the_first_rules() -> None:
-    scene = Scene(topic=OLD_TOPIC)
-    for epoch in range(5):
-        scene.write_epoch(key(epoch), 10 + epoch)
-    again = scene.stage_all(key(2, run="run-2"), "again", 12)
-    assert scene.commit_epoch(key(2, run="run-2"), again) == replayed(-1, -1, 12)
-    other = scene.stage_all(key(3, run="run-2"), "other", 12)
-    refusal = scene.commit_epoch(key(3, run="run-2"), other)
-    assert refusal.code == "EpochContentMismatch"
-    assert values(refusal)["committed_records"] == 13
-
-
 def test_replay_of_another_size_is_an_error_unless_the_first_is_to_be_kept() -> None:
     scene = Scene()
     scene.write_epoch(key(0), 5)
@@ -255,11 +245,8 @@ def test_same_run_with_other_references_for_its_last_epoch_is_an_error() -> None
     assert scene.visible() == [(1, 5)]
 
 
-@pytest.mark.parametrize("topic", [TOPIC, OLD_TOPIC])
-def test_version_older_than_the_remembered_counts_is_an_error_at_stage_and_commit(
-    topic: TopicInfo,
-) -> None:
-    scene = Scene(topic=topic)
+def test_version_older_than_the_remembered_counts_is_an_error_at_stage_and_commit() -> None:
+    scene = Scene()
     for epoch in range(EPOCH_COUNTS_KEPT + 1):
         scene.commit_epoch(key(epoch, streaming=False))
     oldest = scene.commit_epoch(key(1, run="run-2", streaming=False))
@@ -430,40 +417,35 @@ def test_zombie_stage_of_a_committed_epoch_is_never_visible() -> None:
     assert scene.machine.open_epochs() == []
 
 
-def test_epoch_expires_only_if_no_stage_renewed_it_since_the_leader_looked() -> None:
+def test_epoch_expires_only_if_no_stage_renewed_it_for_its_lease() -> None:
     scene = Scene()
     first, second = scene.new_batch(), scene.new_batch()
-    scene.stage(key(0), "a", 0, first)
-    [(writer, run, epoch, seen)] = scene.machine.open_epochs()
-    scene.stage(key(0), "b", 0, second)
-    stale = ExpireEpoch(writer=writer, run=run, epoch=epoch, renewals=seen)
-    assert scene.apply(stale) == Expired(done=False)
-    [(_, _, _, seen)] = scene.machine.open_epochs()
-    scene.stage(key(0), "b", 0, second)
-    assert scene.apply(dataclasses.replace(stale, renewals=seen)) == Expired(done=False)
-    [(_, _, _, seen)] = scene.machine.open_epochs()
-    assert scene.apply(dataclasses.replace(stale, renewals=seen)) == Expired(done=True)
+    scene.stage(key(0), "a", 0, first, now_us=10)
+    scene.stage(key(0), "b", 0, second, now_us=12)
+    assert scene.apply(expire(16, 5)) == ended()
+    scene.stage(key(0), "b", 0, second, now_us=14)
+    assert scene.apply(expire(18, 5)) == ended(), "the repeated stage renewed it"
+    assert scene.machine.open_epochs() == [("w", "run-1", 0)]
+    assert scene.apply(expire(19, 5)) == ended(epochs=1)
+    assert scene.machine.open_epochs() == []
     assert code(scene.commit_epoch(key(0), reference("a", [first]))) == "EpochIncomplete"
 
 
 def test_expiry_of_an_aborted_epoch_does_not_hit_the_one_staged_after_it() -> None:
     scene = Scene()
-    scene.stage_all(key(0), "a", 5)
-    [(writer, run, epoch, seen)] = scene.machine.open_epochs()
+    scene.stage_all(key(0), "a", 5, now_us=10)
     scene.abort_epoch(key(0))
-    again = scene.stage_all(key(0), "b", 5)
-    stale = ExpireEpoch(writer=writer, run=run, epoch=epoch, renewals=seen)
-    assert scene.apply(stale) == Expired(done=False)
+    again = scene.stage_all(key(0), "b", 5, now_us=12)
+    assert scene.apply(expire(16, 5)) == ended()
     assert scene.commit_epoch(key(0), again) == committed(0, 5)
 
 
 def test_an_epoch_of_a_writer_that_is_gone_cannot_expire() -> None:
     scene = Scene()
     scene.stage_all(key(0), "a", 5)
-    [(writer, run, epoch, seen)] = scene.machine.open_epochs()
-    scene.apply(RemoveWriter(writer=writer))
-    late = ExpireEpoch(writer=writer, run=run, epoch=epoch, renewals=seen)
-    assert scene.apply(late) == Expired(done=False)
+    scene.apply(RemoveWriter(writer="w"))
+    assert not scene.machine.is_due(expire(100, 5))
+    assert scene.apply(expire(100, 5)) == ended()
 
 
 # ---------------------------------------------------------------- writers
@@ -503,20 +485,18 @@ def test_batch_write_starts_at_any_version_and_its_rerun_is_a_no_op() -> None:
     assert scene.visible() == [(1, 5)]
 
 
-def test_transient_writer_expires_unless_it_wrote_since_the_leader_looked() -> None:
+def test_transient_writer_expires_unless_it_wrote_during_its_lease() -> None:
     scene = Scene()
     of = key(0, writer="u1", query_id="u1", run="u1", streaming=False)
-    ready = scene.stage_all(of, "a", 5)
-    assert scene.machine.transient_writers() == [], "its epoch is open"
-    scene.commit_epoch(of, ready, transient=True)
-    [(writer, seen)] = scene.machine.transient_writers()
-    assert (writer, seen) == ("u1", scene.index)
-    stale = ExpireWriter(writer=writer, last_index=LogIndex(seen - 1))
-    assert scene.apply(stale) == Expired(done=False)
-    due = ExpireWriter(writer=writer, last_index=seen)
-    assert scene.apply(due) == Expired(done=True)
-    assert scene.apply(due) == Expired(done=False)
-    assert scene.machine.transient_writers() == []
+    ready = scene.stage_all(of, "a", 5, now_us=10)
+    assert transient_writers(scene.machine) == ["u1"]
+    assert scene.apply(expire(14, 5)) == ended()
+    scene.commit_epoch(of, ready, transient=True, now_us=12)
+    assert scene.apply(expire(16, 5)) == ended(), "it committed since"
+    assert transient_writers(scene.machine) == ["u1"]
+    assert scene.apply(expire(17, 5)) == ended(writers=1)
+    assert scene.apply(expire(17, 5)) == ended()
+    assert transient_writers(scene.machine) == []
     [extent] = scene.machine.extents_between(Offset(0), Offset(5))
     assert (extent.writer, extent.epoch) == ("u1", 0), "its records still name it"
 
@@ -524,44 +504,58 @@ def test_transient_writer_expires_unless_it_wrote_since_the_leader_looked() -> N
 def test_writer_that_can_replay_never_expires() -> None:
     scene = Scene()
     scene.write_epoch(key(0), 5)
-    assert scene.machine.transient_writers() == []
-    expire = ExpireWriter(writer="w", last_index=LogIndex(scene.index))
-    assert scene.apply(expire) == Expired(done=False)
+    assert transient_writers(scene.machine) == []
+    assert scene.apply(expire(INTEGER_MAX - 1, 0)) == ended()
     assert code(scene.commit_epoch(key(0, query_id="other"))) == "CheckpointReset"
 
 
 def test_writer_that_never_committed_may_expire_once_it_has_nothing_open() -> None:
     scene = Scene()
     scene.stage_all(key(0), "a", 5)
-    assert scene.machine.transient_writers() == []
+    assert transient_writers(scene.machine) == []
     scene.abort_epoch(key(0))
-    [(writer, seen)] = scene.machine.transient_writers()
-    assert scene.apply(ExpireWriter(writer=writer, last_index=seen)) == Expired(done=True)
+    assert transient_writers(scene.machine) == ["w"]
+    assert scene.apply(expire(5, 5)) == ended(writers=1)
+    assert scene.machine.writer("w") is None
 
 
 # ---------------------------------------------------------------- bounds
 
 
-def test_rules_1_bound_a_writers_staged_bytes_which_are_freed_by_commit_and_fencing() -> None:
+def test_staged_bytes_are_freed_by_commit_and_fencing() -> None:
     charge = 1000 + STAGED_ENTRY_CHARGE_BYTES
-    scene = Scene(TopicLimits(staged_bytes_per_writer_max=2 * charge), OLD_TOPIC)
+    scene = Scene()
     ready = scene.stage_all(key(0), "a", 5, 5)
-    full = scene.stage(key(0), "b", 0, scene.new_batch())
-    assert full.code == "WriterBytesExceeded"
-    assert values(full)["staged_bytes"] == 3 * charge
     assert scene.machine.staged_bytes == 2 * charge
-    assert code(scene.stage(key(0, writer="x"), "b", 0, scene.new_batch())) == "Staged"
+    scene.stage_all(key(0, writer="x"), "b", 5)
+    assert scene.machine.staged_bytes == 3 * charge
     scene.commit_epoch(key(0), ready)
+    assert scene.machine.staged_bytes == charge
     scene.stage_all(key(1), "c", 5, 5)
-    assert code(scene.stage(key(1, run="run-2"), "d", 0, scene.new_batch())) == "Staged"
+    scene.stage_all(key(1, run="run-2"), "d", 5)
+    assert scene.machine.staged_bytes == 2 * charge
 
 
-def test_empty_bodies_cannot_be_staged_without_end_under_rules_1() -> None:
-    limits = TopicLimits(staged_bytes_per_writer_max=10 * STAGED_ENTRY_CHARGE_BYTES)
-    scene = Scene(limits, OLD_TOPIC)
+def test_staged_bytes_are_known_before_a_stage_is_logged() -> None:
+    """By them a leader refuses a stage before the log."""
+    scene = Scene()
+    data = batch(7, body_bytes=0)
+
+    def with_stage(of: EpochKey, number: int) -> int:
+        return scene.machine.staged_bytes_with(
+            Stage(
+                key=of, attempt="a", number=number, timestamp_us=0, batch=data, create_writer=False
+            )
+        )
+
+    charge = STAGED_ENTRY_CHARGE_BYTES
+    assert with_stage(key(0), 0) == charge, "an empty body takes its room in the log too"
     for number in range(10):
-        assert code(scene.stage(key(0), "a", number, batch(1, body_bytes=0))) == "Staged"
-    assert code(scene.stage(key(0), "a", 10, batch(1, body_bytes=0))) == "WriterBytesExceeded"
+        assert with_stage(key(0), number) == (number + 1) * charge
+        scene.stage(key(0), "a", number, data)
+    assert with_stage(key(0), 9) == 0, "it is staged already"
+    assert with_stage(key(1), 0) == 11 * charge
+    assert with_stage(key(0, run="run-2"), 0) == charge, "it fences the run before it"
 
 
 def test_writers_of_a_topic_are_bounded() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from raftlog.core.types import LogIndex
-from raftlog.machines.commands import AlterSchema, Append, Rules, SetSchema
+from raftlog.machines.commands import AlterSchema, Append, SetSchema
 from raftlog.machines.evolution import (
     ADD,
     DROP,
@@ -22,13 +22,12 @@ from raftlog.machines.evolution import (
 )
 from raftlog.machines.limits import FORMER_FIELDS_MAX, ControllerLimits
 from raftlog.machines.outcomes import Refused, SchemaSet, TopicAltered
-from raftlog.machines.rules import RULES_LATEST, RULES_WITH_EVOLUTION
-from raftlog.machines.schema import Field, Schema
+from raftlog.machines.schema import Schema
 from raftlog.machines.topic import TopicMachine
 from raftlog.machines.widening import widens
 from raftlog.wire.codec import GroupState, decode_state, encode_state
 from tests.machines.evolving import TYPES, WIDER, Version, first_schema, histories
-from tests.machines.scenes import OLD_TOPIC, SCHEMA, TOPIC, Scene, batch, code
+from tests.machines.scenes import SCHEMA, TOPIC, Scene, batch, code
 from tests.machines.test_controller import Cluster, refusal
 
 
@@ -113,8 +112,6 @@ def test_a_column_gets_the_name_of_another_one_once_that_has_gone() -> None:
         assert found == "rename column 'a' to 'gate', which the topic has"
     assert names(evolved(schema, [drop, rename])) == [(1, "gate")]
     assert names(evolved(schema, [onward, rename])) == [(1, "gate"), (2, "stand")]
-    older = evolved(schema, [rename, onward], rules=RULES_WITH_EVOLUTION)
-    assert names(older) == [(1, "stand"), (2, "gate")], "the first of two with this name"
 
 
 def test_former_columns_are_bounded() -> None:
@@ -134,7 +131,6 @@ def test_former_columns_are_bounded() -> None:
 
 def cluster_with(topic: str, limits: ControllerLimits | None = None) -> Cluster:
     cluster = Cluster(limits)
-    cluster.apply(Rules(version=RULES_LATEST))
     cluster.created(topic)
     return cluster
 
@@ -187,10 +183,6 @@ def test_an_alteration_is_refused_where_it_makes_no_sense() -> None:
     ):
         assert code(outcome) == expected
     assert cluster.machine.fingerprint() == before
-    old = Cluster()
-    old.apply(Rules(version=RULES_WITH_EVOLUTION - 1))
-    old.created("t")
-    assert code(alter(old, 1, add("b"))) == "MalformedRequest"
 
 
 def test_a_new_topic_has_a_history_of_its_own() -> None:
@@ -227,12 +219,6 @@ def test_a_topics_schema_never_goes_back_and_never_changes_its_past() -> None:
     assert scene.machine.fingerprint() == before
 
 
-def test_a_topic_of_older_rules_keeps_its_schema() -> None:
-    scene = Scene(topic=dataclasses.replace(OLD_TOPIC, rules=RULES_WITH_EVOLUTION - 1))
-    assert code(scene.apply(SetSchema(schema=next_of(SCHEMA, add("b"))))) == "MalformedRequest"
-    assert scene.machine.info.schema == SCHEMA
-
-
 def test_a_machine_that_is_made_late_begins_with_the_first_schema() -> None:
     """A replica that is made after an alteration replays the log from the start."""
     scene, later = Scene(), next_of(SCHEMA, add("b"))
@@ -253,11 +239,3 @@ def test_a_restored_topic_has_the_schema_that_it_had() -> None:
     append = Append(producer="p", sequence=0, timestamp_us=1, batch=batch(7, schema=2))
     index = LogIndex(scene.index + 1)
     assert again.apply(index, append) == scene.machine.apply(index, append)
-
-
-def test_columns_out_of_the_order_of_their_ids_stay_as_they_are() -> None:
-    """Topics of older rules may have such; their earlier versions could not be told any more."""
-    fields = tuple(Field(id=n, name=f"c{n}", type='"long"', nullable=True) for n in (2, 1))
-    found = evolved(Schema(version=1, fields=fields), [add("b")])
-    assert isinstance(found, str)
-    assert "order of their ids" in found

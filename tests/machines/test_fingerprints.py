@@ -135,7 +135,7 @@ def test_state_hash_does_not_depend_on_the_process() -> None:
         "for seed in range(5):\n"
         "    history, scene = History(Random(seed)), Scene()\n"
         "    for _ in range(COMMANDS):\n"
-        "        print(scene.apply(history.next_command(scene.machine)))\n"
+        "        print(scene.apply(history.next_command()))\n"
         "    print(scene.machine.fingerprint().hex())\n"
     )
     outputs = {

@@ -10,7 +10,7 @@ import pytest
 from raftlog.core.types import GroupId, LogIndex, NodeId
 from raftlog.errors import MalformedRequest
 from raftlog.machines import kv
-from raftlog.machines.commands import CreateKv, KvCommand, RegisterNode, Rules
+from raftlog.machines.commands import CreateKv, KvCommand
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.encoding import encode_outcome
 from raftlog.machines.group_info import KvInfo
@@ -18,7 +18,7 @@ from raftlog.machines.kv import KvMachine
 from raftlog.machines.kv_commands import ANY_VERSION, DeleteKey, KeyValue, OpenSession, PutKey
 from raftlog.machines.limits import KvLimits
 from raftlog.machines.outcomes import KeyWritten, KvCreated, KvOutcome, Refused, SessionOpened
-from raftlog.machines.rules import RULES_LATEST, RULES_WITH_KV
+from raftlog.machines.rules import RULES_LATEST
 from raftlog.wire.codec import (
     GroupState,
     decode_command,
@@ -27,7 +27,7 @@ from raftlog.wire.codec import (
     encode_state,
 )
 
-INFO = KvInfo(group=GroupId(1), voters=(NodeId(1),), created_us=1, rules=RULES_WITH_KV)
+INFO = KvInfo(group=GroupId(1), voters=(NodeId(1),), created_us=1, rules=RULES_LATEST)
 
 
 class Store:
@@ -252,7 +252,7 @@ def test_a_state_that_no_machine_has_is_a_clear_error() -> None:
         ("between 0 and entry 2", replace(state, last_index=LogIndex(2))),
         ("sessions, of which", replace(state, sessions=state.sessions * 2)),
         ("a result of 9", replace(state, sessions=(replace(state.sessions[0], result=9),))),
-        ("under rules 4", replace(state, rules=4)),
+        ("a number of -1", replace(state, rules=0)),
     ):
         with pytest.raises(MalformedRequest, match=what):
             decode_state(encode_state(GroupState(broken)))
@@ -261,19 +261,14 @@ def test_a_state_that_no_machine_has_is_a_clear_error() -> None:
 def test_the_controller_creates_one_store_and_returns_it_ever_after() -> None:
     controller = ControllerMachine()
     create = CreateKv(voters=(NodeId(1),), timestamp_us=5)
-    refused = controller.apply(LogIndex(1), create)
-    assert isinstance(refused, Refused), "the first rules know none"
-    node = RegisterNode(node=NodeId(1), store_uuid="1", address="a:1", rules=RULES_LATEST)
-    controller.apply(LogIndex(2), node)
-    controller.apply(LogIndex(3), Rules(version=RULES_LATEST))
     before = controller.fingerprint()
-    created = controller.apply(LogIndex(4), create)
+    created = controller.apply(LogIndex(1), create)
     assert isinstance(created, KvCreated)
     assert not created.existed
     assert controller.fingerprint() != before
     assert controller.groups() == [created.kv]
     assert controller.info_of(created.kv.group) == created.kv
-    again = controller.apply(LogIndex(5), create)
+    again = controller.apply(LogIndex(2), create)
     assert again == dataclasses.replace(created, existed=True)
     state = decode_state(encode_state(GroupState(controller.state()))).machine
     restored = ControllerMachine.restore(state)

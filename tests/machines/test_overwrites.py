@@ -6,8 +6,7 @@ import dataclasses
 
 import pytest
 
-from raftlog.machines.rules import RULES_WITH_OVERWRITE
-from tests.machines.scenes import TOPIC, Scene, code, committed, key, replayed
+from tests.machines.scenes import Scene, code, committed, key, replayed
 
 
 @pytest.fixture
@@ -58,11 +57,3 @@ def test_one_that_is_refused_removes_nothing(scene: Scene) -> None:
     assert code(scene.commit_epoch(key(1, run="r"), overwrite=True)) == "RunFenced"
     assert offsets(scene) == (0, 16)
     assert scene.machine.fingerprint() != before
-
-
-def test_older_rules_do_not_know_it() -> None:
-    old = Scene(topic=dataclasses.replace(TOPIC, rules=RULES_WITH_OVERWRITE - 1))
-    old.append(0, old.new_batch(10))
-    before = old.machine.fingerprint()
-    assert code(old.commit_epoch(key(0, run="r"), overwrite=True)) == "MalformedRequest"
-    assert old.machine.fingerprint() == before

@@ -1,14 +1,11 @@
-"""Whose a writer is, and who may continue it (rules 14)."""
+"""Whose a writer is, and who may continue it."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import pytest
 
 from raftlog.machines.commands import AbortEpoch, CommitEpoch, Stage
 from raftlog.machines.outcomes import EpochAborted, Outcome, Refused
-from raftlog.machines.rules import RULES_WITH_OWNERS
 from raftlog.machines.topic import TopicMachine
 from tests.machines.scenes import TOPIC, batch, key, reference
 
@@ -16,8 +13,8 @@ from tests.machines.scenes import TOPIC, batch, key, reference
 class Owned:
     """A topic whose commands come from identities."""
 
-    def __init__(self, rules: int = RULES_WITH_OWNERS) -> None:
-        self.machine = TopicMachine(replace(TOPIC, rules=rules))
+    def __init__(self) -> None:
+        self.machine = TopicMachine(TOPIC)
         self._index = 0
 
     def _apply(self, command: object) -> Outcome:
@@ -97,10 +94,3 @@ def test_who_may_continue_all_takes_none_over(topic: Owned) -> None:
     assert topic.owner == "ada"
     topic.stage(1, "ada")
     assert topic.abort(1, "") == EpochAborted(attempts=1)
-
-
-def test_earlier_rules_know_no_owners() -> None:
-    topic = Owned(RULES_WITH_OWNERS - 1)
-    topic.stage(0, "ada")
-    assert topic.owner == ""
-    assert not isinstance(topic.stage(0, "eve", run="of-eve"), Refused)

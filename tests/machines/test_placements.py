@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -19,7 +18,6 @@ from raftlog.machines.commands import (
     RegisterNode,
     ReportPlacement,
     RetireNode,
-    Rules,
     SetDuty,
 )
 from raftlog.machines.controller import ControllerMachine
@@ -34,12 +32,7 @@ from raftlog.machines.outcomes import (
     refused,
 )
 from raftlog.machines.placements import Placement
-from raftlog.machines.rules import (
-    RULES_KEEPING_VOTERS,
-    RULES_LATEST,
-    RULES_LEAVING_ROOM,
-    RULES_WITH_MEMBERS,
-)
+from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.schema import Field, Schema
 
 SCHEMA = Schema(version=1, fields=(Field(id=1, name="id", type="long", nullable=True),))
@@ -48,15 +41,13 @@ ABC = (NodeId(1), NodeId(2), NodeId(3))
 
 
 class Cluster:
-    """A controller under the latest rules with nodes 1 to 3 and a topic on them."""
+    """A controller with nodes 1 to 3 and a topic on them."""
 
-    def __init__(self, rules: int = RULES_LATEST) -> None:
+    def __init__(self) -> None:
         self.machine = ControllerMachine()
         self._index = 0
         for node in ABC:
             self.register(node)
-        if rules > 1:
-            self.apply(Rules(version=rules))
         self.apply(
             CreateTopic(
                 name="t",
@@ -229,57 +220,42 @@ def test_a_node_leaves_only_if_the_others_have_room_for_its_topics() -> None:
 
 def test_a_drain_changes_nothing_of_whether_a_node_leaves() -> None:
     """It may have been on its way while a removal was taken back."""
-    for rules, leaves in ((RULES_LEAVING_ROOM - 1, True), (RULES_LEAVING_ROOM, False)):
-        cluster = Cluster(rules)
-        for draining in (True, False):
-            stale = SetDuty(node=NodeId(2), draining=draining, leaving=True, keeps_leaving=True)
-            assert cluster.apply(stale) == DutySet(draining=draining, leaving=leaves)
+    cluster = Cluster()
+    for draining in (True, False):
+        stale = SetDuty(node=NodeId(2), draining=draining, leaving=True, keeps_leaving=True)
+        assert cluster.apply(stale) == DutySet(draining=draining, leaving=False)
+    cluster.register(4)
+    cluster.leave(2)
+    for draining in (True, False):
+        stale = SetDuty(node=NodeId(2), draining=draining, leaving=False, keeps_leaving=True)
+        assert cluster.apply(stale) == DutySet(draining=draining, leaving=True)
 
 
 def test_no_group_is_made_on_a_node_that_was_removed() -> None:
     """A leader that has not applied the removal yet may have chosen it."""
-    for rules, wanted in ((RULES_LEAVING_ROOM - 1, ""), (RULES_LEAVING_ROOM, "NodeRemoved")):
-        cluster = Cluster(rules)
-        cluster.register(4)
-        cluster.leave(4)
-        cluster.apply(RetireNode(node=NodeId(4)))
-        topic = CreateTopic(
-            name="u", incarnation="j", schema=SCHEMA, voters=(NodeId(1), NodeId(4)),
-            if_not_exists=False, timestamp_us=2,
-        )  # fmt: skip
-        for command in (topic, CreateKv(voters=(NodeId(1), NodeId(4)), timestamp_us=2)):
-            made = cluster.apply(command)
-            assert (code(made) if wanted else "") == wanted
+    cluster = Cluster()
+    cluster.register(4)
+    cluster.leave(4)
+    cluster.apply(RetireNode(node=NodeId(4)))
+    topic = CreateTopic(
+        name="u", incarnation="j", schema=SCHEMA, voters=(NodeId(1), NodeId(4)),
+        if_not_exists=False, timestamp_us=2,
+    )  # fmt: skip
+    for command in (topic, CreateKv(voters=(NodeId(1), NodeId(4)), timestamp_us=2)):
+        assert code(cluster.apply(command)) == "NodeRemoved"
 
 
 def test_no_node_is_removed_while_a_group_goes_back_from_anywhere() -> None:
     """Where it was to go, nobody knows any more: its replica there may still have a vote."""
-    for rules, wanted in ((RULES_LEAVING_ROOM - 1, ""), (RULES_LEAVING_ROOM, "NodeInUse")):
-        cluster = Cluster(rules)
-        for node in (4, 5):
-            cluster.register(node)
-        cluster.place(2, 3, 4)
-        cluster.place(1, 2, 3, generation=1)
-        cluster.leave(4)
-        retired = cluster.apply(RetireNode(node=NodeId(4)))
-        assert (code(retired) if wanted else "") == wanted
-        cluster.report(2)
-        assert cluster.apply(RetireNode(node=NodeId(4))) == NodeRetired(known_before=bool(wanted))
-
-
-def test_under_older_rules_all_may_leave() -> None:
-    cluster = Cluster(RULES_LEAVING_ROOM - 1)
-    for node in ABC:
-        assert cluster.leave(node) == DutySet(draining=False, leaving=True)
-
-
-def test_older_rules_keep_no_voter_that_leaves() -> None:
-    cluster = Cluster(RULES_KEEPING_VOTERS - 1)
-    cluster.add(4)
-    for node in (1, 2):
-        cluster.leave(node)
-    assert code(cluster.place(2, 3, 4)) == "NodeUnknown"
-    assert cluster.place(3, 4) == GroupPlaced(generation=1)
+    cluster = Cluster()
+    for node in (4, 5):
+        cluster.register(node)
+    cluster.place(2, 3, 4)
+    cluster.place(1, 2, 3, generation=1)
+    cluster.leave(4)
+    assert code(cluster.apply(RetireNode(node=NodeId(4)))) == "NodeInUse"
+    cluster.report(2)
+    assert cluster.apply(RetireNode(node=NodeId(4))) == NodeRetired(known_before=True)
 
 
 @pytest.mark.parametrize("voters", [(), (0, 1), (2, 1), (1, 1), tuple(range(1, 9))])
@@ -297,15 +273,6 @@ def test_a_deleted_group_has_no_placement() -> None:
     assert cluster.place(1, 2, group=CONTROLLER_GROUP) == GroupPlaced(generation=1)
 
 
-def test_older_rules_know_none_of_it() -> None:
-    cluster = Cluster(RULES_WITH_MEMBERS - 1)
-    for ask in (cluster.add, cluster.leave, cluster.report, cluster.place):
-        given: Callable[..., Any] = ask
-        assert code(given(1)) == "MalformedRequest"
-    cluster.register(1, rack="a")
-    assert cluster.machine.nodes[NodeId(1)].rack == ""
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_a_state_is_restored_as_it_was_and_goes_on_alike(seed: int) -> None:
     random = Random(seed)
@@ -320,7 +287,10 @@ def test_a_state_is_restored_as_it_was_and_goes_on_alike(seed: int) -> None:
             [
                 AddNode(node=node, address=f"host-{node}:1"),
                 RegisterNode(
-                    node=node, store_uuid=f"store-{node}", address=f"host-{node}:1", rules=4
+                    node=node,
+                    store_uuid=f"store-{node}",
+                    address=f"host-{node}:1",
+                    rules=RULES_LATEST,
                 ),
                 SetDuty(node=node, draining=False, leaving=random.random() < 0.3),
                 RetireNode(node=node),

@@ -55,5 +55,5 @@ def test_all_refusals_of_the_machines_were_found() -> None:
         "VersionConflict",
         "TooManyWriters", "TopicExists", "TopicNotFound", "TopicRecreated",
         "UnknownProducer", "UnknownSchemaVersion", "UnknownWriter", "VersionReused",
-        "WriterBytesExceeded", "WriterForgotten", "WriterOfAnother",
+        "WriterForgotten", "WriterOfAnother",
     }  # fmt: skip

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import pytest
 
-from raftlog.machines.commands import EpochKey, Rules
+from raftlog.machines.commands import EpochKey
 from raftlog.machines.outcomes import Refused, TopicOutcome
-from raftlog.machines.rules import RULES_LATEST
 from tests.machines.scenes import (
-    OLD_TOPIC,
-    TOPIC,
     Scene,
     batch,
     code,
@@ -106,17 +103,6 @@ def test_a_lost_reply_is_known_by_its_references_and_needs_no_plan() -> None:
     assert scene.commit_epoch(key(0), a, b, plan=PLAN) == committed(0, 11)
     for plan in (PLAN, ""):
         assert scene.commit_epoch(key(0), b, a, plan=plan) == replayed(0, 11, 11)
-
-
-def test_a_plan_is_known_from_the_entry_on_that_raised_the_rules() -> None:
-    scene = Scene(topic=OLD_TOPIC)
-    write(scene, key(0), 5, plan=PLAN)
-    assert write(scene, key(0, run="run-2"), 5, plan=OTHER_PLAN) == replayed(0, 5, 5)
-    scene.apply(Rules(version=RULES_LATEST))
-    assert write(scene, key(0, run="run-3"), 5, plan=OTHER_PLAN) == replayed(0, 5, 5)
-    write(scene, key(1, run="run-3"), 5, plan=PLAN)
-    refusal = write(scene, key(1, run="run-4"), 5, plan=OTHER_PLAN)
-    assert code(refusal) == "EpochContentMismatch"
 
 
 # ---------------------------------------------------------------- a checkpoint that was set back
@@ -267,20 +253,11 @@ def test_a_query_whose_run_is_not_known_is_fenced_by_its_id() -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_senseless_fence_is_refused_by_the_rules_that_know_of_it(
-    of: EpochKey, problem: str
-) -> None:
-    for topic in (TOPIC, OLD_TOPIC):
-        for outcome in (
-            Scene(topic=topic).stage(of, "a", 0, batch(1)),
-            Scene(topic=topic).commit_epoch(of),
-        ):
-            if topic is OLD_TOPIC:
-                assert not isinstance(outcome, Refused)
-            else:
-                assert problem in str(values(outcome)["what"])
+def test_a_senseless_fence_is_refused(of: EpochKey, problem: str) -> None:
+    for outcome in (Scene().stage(of, "a", 0, batch(1)), Scene().commit_epoch(of)):
+        assert problem in str(values(outcome)["what"])
 
 
 def test_a_plan_has_a_bounded_length() -> None:
     assert code(Scene().commit_epoch(key(0), plan="p" * 1025)) == "MalformedRequest"
-    assert Scene(topic=OLD_TOPIC).commit_epoch(key(0), plan="p" * 1025) == committed(0, 0)
+    assert Scene().commit_epoch(key(0), plan="p" * 1024) == committed(0, 0)

@@ -1,6 +1,6 @@
 """A machine's state is a value: what is made of it goes on exactly as the machine itself.
 
-Each seed is one history, under rules that rise from 1 to 3. To replay seed 17:
+Each seed is one history. To replay seed 17:
 `pytest "tests/machines/test_state.py::test_a_restored_machine_goes_on_as_the_original[17]"`.
 """
 
@@ -40,19 +40,29 @@ from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.digest import StateDigest
 from raftlog.machines.extents import ExtentIndex
 from raftlog.machines.limits import ControllerLimits, TopicLimits
-from raftlog.machines.outcomes import Configured, Refused, SnapshotPointApplied, Trimmed
+from raftlog.machines.outcomes import Configured, SnapshotPointApplied, Trimmed
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.settings import SETTINGS, TopicSetting
 from raftlog.machines.state import ControllerState, TopicState
 from raftlog.machines.topic import TopicMachine
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.codec import GroupState, decode_state, encode_state
-from tests.machines.scenes import OLD_TOPIC, SCHEMA, TOPIC, Scene, batch, code, key, reference
+from tests.machines.scenes import (
+    SCHEMA,
+    TOPIC,
+    Scene,
+    batch,
+    code,
+    key,
+    reference,
+    transient_writers,
+)
 from tests.machines.test_histories import History
 
 SEEDS = 24
 COMMANDS = 220
-RULES_AT = {40: 2, 80: 3}
+RULES_AT = 40
+"""The step that raises the rules to the latest, which they have already."""
 LIMITS = TopicLimits(writers_max=4, transient_writers_max=3, producers_max=3)
 """So narrow that rows leave for want of room, and names are forgotten."""
 
@@ -72,8 +82,8 @@ class LongHistory:
 
     def commands(self, machine: TopicMachine) -> Iterator[TopicCommand]:
         for step in range(COMMANDS):
-            if step in RULES_AT:
-                yield Rules(version=RULES_AT[step])
+            if step == RULES_AT:
+                yield Rules(version=RULES_LATEST)
                 continue
             command = self._next(machine)
             self.now_us += self.random.randrange(10)
@@ -84,7 +94,7 @@ class LongHistory:
             return self.waiting.pop()
         chance = self.random.random()
         if chance < 0.65:
-            return self.history.next_command(machine)
+            return self.history.next_command()
         if chance < 0.75:
             self.minted += 1
             return Append(
@@ -171,7 +181,7 @@ def restored(machine: TopicMachine, limits: TopicLimits = LIMITS) -> TopicMachin
     state = decode_state(encode_state(GroupState(machine.state()))).machine
     assert state == machine.state()
     assert isinstance(state, TopicState)
-    made = TopicMachine.restore(OLD_TOPIC, state, limits)
+    made = TopicMachine.restore(TOPIC, state, limits)
     assert made.state() == state
     return made
 
@@ -185,7 +195,7 @@ def states() -> tuple[GroupState, ...]:
     found: list[GroupState] = []
     changed = MembershipAt(LogIndex(7), Membership(NODES[:2], NODES[1:], NODES[2:]))
     for seed in range(4):
-        topic, controller = TopicMachine(OLD_TOPIC, LIMITS), ControllerMachine()
+        topic, controller = TopicMachine(TOPIC, LIMITS), ControllerMachine()
         for index, command in enumerate(LongHistory(seed).commands(topic), 1):
             topic.apply(LogIndex(index), command)
         for index, request in enumerate(controller_commands(Random(seed)), 1):
@@ -199,16 +209,16 @@ def states() -> tuple[GroupState, ...]:
 def test_a_restored_machine_goes_on_as_the_original(seed: int) -> None:
     """One machine keeps all its extents, one drops some, one is restored again and again."""
     chance, history = Random(f"{seed} restores"), LongHistory(seed)
-    kept = TopicMachine(OLD_TOPIC, LIMITS)
-    dropping, again = TopicMachine(OLD_TOPIC, LIMITS), TopicMachine(OLD_TOPIC, LIMITS)
+    kept = TopicMachine(TOPIC, LIMITS)
+    dropping, again = TopicMachine(TOPIC, LIMITS), TopicMachine(TOPIC, LIMITS)
     for index, command in enumerate(history.commands(kept), 1):
         outcome = kept.apply(LogIndex(index), command)
         at = f"seed {seed}, entry {index}: {command}"
         assert dropping.apply(LogIndex(index), command) == outcome, at
         assert again.apply(LogIndex(index), command) == outcome, at
-        if kept.rules >= 3 and chance.random() < 0.1:
+        if chance.random() < 0.1:
             dropping.drop_extents_before(Offset(chance.randrange(kept.high_water_mark + 2)))
-        if kept.rules >= 3 and chance.random() < 0.05:
+        if chance.random() < 0.05:
             again = restored(again)
             assert again.extents_start == again.high_water_mark
         for other in (dropping, again):
@@ -221,8 +231,8 @@ def figures(machine: TopicMachine) -> list[object]:
     """What people and leaders are told, which is no part of the fingerprint."""
     return [
         machine.log_start_offset, machine.high_water_mark, machine.record_bytes,
-        machine.staged_bytes, machine.dead_bytes, machine.open_epochs(), machine.producers(),
-        machine.transient_writers(), list(machine.open_stages()),
+        machine.staged_bytes, machine.dead_bytes, machine.open_epochs(),
+        machine.state().producers.names, transient_writers(machine), list(machine.open_stages()),
     ]  # fmt: skip
 
 
@@ -230,11 +240,10 @@ def test_long_histories_meet_what_a_state_holds() -> None:
     """Otherwise the test above would show nothing of it."""
     seen: Counter[str] = Counter()
     for seed in range(SEEDS):
-        machine, history = TopicMachine(OLD_TOPIC, LIMITS), LongHistory(seed)
+        machine, history = TopicMachine(TOPIC, LIMITS), LongHistory(seed)
         for index, command in enumerate(history.commands(machine), 1):
             outcome = machine.apply(LogIndex(index), command)
-            if machine.rules == 3:
-                seen[code(outcome)] += 1
+            seen[code(outcome)] += 1
         state = machine.state()
         seen["several attempts"] += any(
             len(epoch.attempts) > 1 for row in state.writers.rows for epoch in row.open_epochs
@@ -246,7 +255,7 @@ def test_long_histories_meet_what_a_state_holds() -> None:
         seen["admitted"] += any(row.admitted for row in state.writers.rows)
         seen["streams around"] += any(row.fenced.stream_run for row in state.writers.rows)
     wanted = {
-        "Appended", "Staged", "EpochCommitted", "EpochAborted", "ExpiredByAge", "WriterRemoved",
+        "Appended", "Staged", "EpochCommitted", "EpochAborted", "Expired", "WriterRemoved",
         "Trimmed", "Configured", "SnapshotPointApplied", "WriterForgotten", "UnknownProducer",
         "RunFenced", "several attempts", "fenced", "forgotten writers", "forgotten producers",
         "byte positions", "streams around", "admitted",
@@ -287,14 +296,6 @@ def test_extents_dropped_or_trimmed_change_no_reader_in_the_middle_of_them() -> 
     )
 
 
-def test_under_older_rules_extents_are_part_of_the_state_and_stay() -> None:
-    machine = TopicMachine(dataclasses.replace(TOPIC, rules=2))
-    with pytest.raises(AssertionError, match="part of the state"):
-        machine.drop_extents_before(Offset(0))
-    with pytest.raises(AssertionError, match="part of the state"):
-        machine.state()
-
-
 EXTENT = {
     "count": 5, "index": LogIndex(3), "timestamp_us": 7, "body_bytes": 100, "epoch": 2,
     "writer": "w",
@@ -319,7 +320,7 @@ def test_the_fingerprint_covers_every_value_of_extents_that_are_gone(
         for each in values:
             extents.append(**each)
         extents.drop_before(extents.high_water_mark)
-        extents.digest_into(digest, RULES_LATEST)
+        extents.digest_into(digest)
         prints.append(digest.finish())
     assert prints[0] != prints[1]
 
@@ -357,23 +358,6 @@ def test_a_trim_moves_the_log_start_up_to_the_mark_and_never_back() -> None:
     assert code(scene.apply(Trim(offset=Offset(-1)))) == "MalformedRequest"
     assert code(scene.apply(SnapshotPoint(keep_from=LogIndex(-1)))) == "MalformedRequest"
     assert scene.apply(SnapshotPoint(keep_from=LogIndex(7))) == SnapshotPointApplied(keep_from=7)
-    assert scene.machine.fingerprint() == before
-
-
-@pytest.mark.parametrize("rules", [1, 2])
-def test_older_rules_know_neither_trims_nor_snapshot_points(rules: int) -> None:
-    scene = Scene(topic=dataclasses.replace(TOPIC, rules=rules))
-    scene.append(0, scene.new_batch())
-    before = scene.machine.fingerprint()
-    controller = ControllerMachine()
-    point = SnapshotPoint(keep_from=LogIndex(0))
-    for outcome in (
-        scene.apply(Trim(offset=Offset(5))),
-        scene.apply(point),
-        controller.apply(LogIndex(1), point),
-    ):
-        assert isinstance(outcome, Refused)
-        assert "it needs 3" in str(dict(outcome.values)["what"])
     assert scene.machine.fingerprint() == before
 
 
@@ -469,7 +453,7 @@ def _defects(state: TopicState) -> Iterator[tuple[str, TopicState]]:
     """States that no machine has, and what the error says of each."""
     replace = dataclasses.replace
     extents, producers, writers = state.extents, state.producers, state.writers
-    yield "below 3", replace(state, rules=2)
+    yield "a number of -1", replace(state, rules=0)
     yield "a number of -1", replace(state, unused_bytes=-1)
     yield "digest of 3 bytes", replace(state, extents=replace(extents, digest=b"abc"))
     for name in ("position_offsets", "position_bytes"):
@@ -538,8 +522,8 @@ def controller_commands(random: Random) -> Iterator[ControllerCommand]:
     for step in range(120):
         name = random.choice(("a", "b", "c", "d"))
         incarnation = f"{random.randrange(12):032x}"
-        if step in RULES_AT:
-            yield Rules(version=RULES_AT[step])
+        if step == RULES_AT:
+            yield Rules(version=RULES_LATEST)
             continue
         kind = random.random()
         if kind < 0.2:
@@ -548,7 +532,7 @@ def controller_commands(random: Random) -> Iterator[ControllerCommand]:
                 node=NodeId(number),
                 store_uuid=f"{number + (random.random() < 0.1):032x}",
                 address=f"127.0.0.1:{random.randrange(3)}",
-                rules=3,
+                rules=RULES_LATEST,
             )
         elif kind < 0.6:
             yield CreateTopic(

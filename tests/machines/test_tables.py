@@ -1,4 +1,4 @@
-"""Which rows leave a topic's tables, when, and what meets writers that return (rules 2)."""
+"""Which rows leave a topic's tables, when, and what meets writers that return."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import dataclasses
 
 import pytest
 
-from raftlog.machines.commands import EpochKey, Expire, RemoveWriter, Rules
+from raftlog.machines.commands import EpochKey, RemoveWriter
 from raftlog.machines.limits import EXPIRED_AT_ONCE_MAX, TopicLimits
-from raftlog.machines.outcomes import EpochCommitted, ExpiredByAge, WriterRemoved
-from raftlog.machines.rules import RULES_LATEST
-from raftlog.machines.topic import TopicMachine
-from tests.machines.scenes import OLD_TOPIC, TOPIC, Scene, batch, code, key, reference
+from raftlog.machines.outcomes import EpochCommitted, WriterRemoved
+from tests.machines.scenes import Scene, batch, code, ended, expire, key, reference
 
 HOUR_US = 3_600_000_000
 DAY_US = 24 * HOUR_US
@@ -34,19 +32,6 @@ def write_anonymously(scene: Scene, number: int, now_us: int = 0) -> None:
     ready = scene.stage_all(of, f"a{number}", 1, now_us=now_us)
     done = scene.commit_epoch(of, ready, transient=True, now_us=now_us)
     assert code(done) == "EpochCommitted"
-
-
-def expire(now_us: int, lease_us: int = DAY_US) -> Expire:
-    return Expire(
-        timestamp_us=now_us,
-        epoch_lease_us=lease_us,
-        transient_writer_lease_us=lease_us,
-        producer_lease_us=lease_us,
-    )
-
-
-def ended(epochs: int = 0, writers: int = 0, producers: int = 0) -> ExpiredByAge:
-    return ExpiredByAge(epochs=epochs, writers=writers, producers=producers)
 
 
 def names(scene: Scene) -> list[str]:
@@ -99,7 +84,7 @@ def test_no_crowd_of_producers_locks_another_out_and_none_starts_again() -> None
         scene.append(0, scene.new_batch(), producer=f"p{number}")
         if number:
             assert code(scene.append(number, scene.new_batch(), producer="p0")) == "Appended"
-    assert [name for name, _ in scene.machine.producers()] == ["p0", "p3", "p4"]
+    assert sorted(scene.machine.state().producers.names) == ["p0", "p3", "p4"]
     for sequence in (0, 1):
         gone = scene.append(sequence, scene.new_batch(), producer="p1")
         assert code(gone) == "UnknownProducer", "never a fresh start"
@@ -121,7 +106,7 @@ def test_a_batch_write_that_committed_is_never_committed_again_once_forgotten(
     if gone_by == "crowd":
         scene.stage_all(anonymous(2), "a", 1)
     elif gone_by == "age":
-        assert scene.apply(expire(DAY_US)) == ended(writers=1)
+        assert scene.apply(expire(DAY_US, DAY_US)) == ended(writers=1)
     else:
         assert scene.apply(RemoveWriter(writer=of.writer)) == WriterRemoved(
             known=True, staged_bytes=0
@@ -142,7 +127,7 @@ def test_a_named_writer_never_becomes_one_that_leaves() -> None:
     scene = Scene()
     scene.write_epoch(named(1), 5)
     scene.commit_epoch(dataclasses.replace(named(1), epoch=1), transient=True)
-    assert scene.apply(expire(YEAR_US)) == ended()
+    assert scene.apply(expire(YEAR_US, DAY_US)) == ended()
     assert names(scene) == ["job1"]
 
 
@@ -154,16 +139,16 @@ def test_leases_end_by_log_time_under_any_leader() -> None:
     scene.stage_all(key(0), "a", 1, now_us=HOUR_US)
     write_anonymously(scene, 1, now_us=2 * HOUR_US)
     scene.append(0, scene.new_batch(), now_us=3 * HOUR_US)
-    early = expire(DAY_US + HOUR_US - 1)
+    early = expire(DAY_US + HOUR_US - 1, DAY_US)
     assert not scene.machine.is_due(early)
     assert scene.apply(early) == ended()
-    due = expire(DAY_US + HOUR_US)
+    due = expire(DAY_US + HOUR_US, DAY_US)
     assert scene.machine.is_due(due)
     assert scene.apply(due) == ended(epochs=1)
-    assert scene.apply(expire(DAY_US + 3 * HOUR_US)) == ended(writers=1, producers=1)
+    assert scene.apply(expire(DAY_US + 3 * HOUR_US, DAY_US)) == ended(writers=1, producers=1)
     # The stream's row has nothing open now, and is as old as the end of its epoch's lease.
     assert names(scene) == ["w"]
-    assert scene.apply(expire(2 * DAY_US + HOUR_US)) == ended(writers=1)
+    assert scene.apply(expire(2 * DAY_US + HOUR_US, DAY_US)) == ended(writers=1)
     assert names(scene) == []
 
 
@@ -172,28 +157,28 @@ def test_any_stage_renews_its_epochs_lease_and_a_repeat_too() -> None:
     data = scene.new_batch()
     for hour in (0, 20, 40):
         scene.stage(key(0), "a", 0, data, now_us=hour * HOUR_US)
-    assert scene.apply(expire(63 * HOUR_US)) == ended()
-    assert scene.apply(expire(64 * HOUR_US)) == ended(epochs=1)
+    assert scene.apply(expire(63 * HOUR_US, DAY_US)) == ended()
+    assert scene.apply(expire(64 * HOUR_US, DAY_US)) == ended(epochs=1)
 
 
 def test_a_clock_a_year_ahead_ends_leases_early_and_leaves_no_time_behind() -> None:
     scene = Scene()
     scene.stage_all(key(0), "a", 1, now_us=HOUR_US)
     scene.append(0, scene.new_batch(1), now_us=HOUR_US)
-    assert scene.apply(expire(YEAR_US)) == ended(epochs=1, producers=1)
+    assert scene.apply(expire(YEAR_US, DAY_US)) == ended(epochs=1, producers=1)
     scene.append(0, scene.new_batch(1), producer="q", now_us=30 * HOUR_US)
     [*_, extent] = scene.machine.extents_between(0, scene.machine.high_water_mark)
     assert extent.timestamp_us == 30 * HOUR_US, "log time went no further than the leases"
-    assert scene.apply(expire(53 * HOUR_US)) == ended(writers=1)
-    assert scene.apply(expire(54 * HOUR_US)) == ended(producers=1)
+    assert scene.apply(expire(53 * HOUR_US, DAY_US)) == ended(writers=1)
+    assert scene.apply(expire(54 * HOUR_US, DAY_US)) == ended(producers=1)
 
 
 def test_a_leader_whose_clock_is_behind_judges_by_log_time() -> None:
     scene = Scene()
     scene.append(0, scene.new_batch(), now_us=0)
     scene.append(0, scene.new_batch(), producer="q", now_us=DAY_US)
-    assert scene.machine.is_due(expire(0))
-    assert scene.apply(expire(0)) == ended(producers=1)
+    assert scene.machine.is_due(expire(0, DAY_US))
+    assert scene.apply(expire(0, DAY_US)) == ended(producers=1)
 
 
 def test_one_expire_ends_a_bounded_number_and_the_next_continues() -> None:
@@ -202,42 +187,9 @@ def test_one_expire_ends_a_bounded_number_and_the_next_continues() -> None:
         scene.commit_epoch(anonymous(number), transient=True)
     scene.append(0, scene.new_batch())
     scene.stage_all(key(0), "a", 1)
-    assert scene.apply(expire(DAY_US)) == ended(writers=EXPIRED_AT_ONCE_MAX)
-    assert scene.machine.is_due(expire(DAY_US))
-    assert scene.apply(expire(DAY_US)) == ended(epochs=1, writers=2, producers=1)
-
-
-# ---------------------------------------------------------------- from rules 1 to 2
-
-
-def test_rows_from_before_begin_their_age_with_the_rules() -> None:
-    scene = Scene(TopicLimits(transient_writers_max=3), OLD_TOPIC)
-    scene.write_epoch(key(0, writer="stream"), 5)
-    scene.append(0, scene.new_batch(), now_us=HOUR_US)
-    scene.write_epoch(named(1), 5)
-    for number in (4, 3, 1, 2):
-        write_anonymously(scene, number, now_us=2 * HOUR_US)
-    refusal = scene.apply(expire(YEAR_US))
-    assert refusal.code == "MalformedRequest", "rules 1 know no ages"
-    assert scene.apply(RemoveWriter(writer="job1")).code == "MalformedRequest"
-    scene.stage(key(1, writer="stream"), "late", 0, scene.new_batch(), now_us=10 * HOUR_US)
-    scene.apply(Rules(version=RULES_LATEST))
-    assert names(scene) == ["job1", "stream", "u000001", "u000002", "u000003"], "one left"
-    assert scene.apply(expire(34 * HOUR_US - 1)) == ended()
-    assert scene.apply(expire(34 * HOUR_US)) == ended(epochs=1, writers=3, producers=1)
-
-
-def test_machines_that_raised_their_rules_at_one_index_are_alike() -> None:
-    prints = []
-    for _ in range(2):
-        scene = Scene(topic=OLD_TOPIC)
-        for number in range(20):
-            write_anonymously(scene, number, now_us=number)
-            scene.append(0, scene.new_batch(), producer=f"p{number}", now_us=number)
-        scene.apply(Rules(version=RULES_LATEST))
-        scene.apply(expire(DAY_US))
-        prints.append(scene.machine.fingerprint())
-    assert prints[0] == prints[1]
+    assert scene.apply(expire(DAY_US, DAY_US)) == ended(writers=EXPIRED_AT_ONCE_MAX)
+    assert scene.machine.is_due(expire(DAY_US, DAY_US))
+    assert scene.apply(expire(DAY_US, DAY_US)) == ended(epochs=1, writers=2, producers=1)
 
 
 @pytest.mark.parametrize("other", ["order", "age", "forgotten"])
@@ -248,7 +200,6 @@ def test_state_hash_sees_what_decides_which_rows_leave(other: str) -> None:
         order = (2, 1) if changed and other == "order" else (1, 2)
         for number in order:
             # Equal rows in another order: what the log says of them is compared elsewhere.
-            scene.apply(Rules(version=RULES_LATEST))
             scene.append(0, batch(5, 1), producer=f"p{number}")
         if other == "age":
             scene.append(1, batch(5, 1), producer="p2", now_us=5)
@@ -319,34 +270,10 @@ def test_dead_bytes_are_those_that_will_never_be_read() -> None:
     scene.stage_all(key(1), "b", 1)
     scene.stage_all(key(1, run="run-2"), "c", 1)
     assert scene.machine.dead_bytes == 4000, "the fenced run's"
-    assert scene.apply(expire(DAY_US)) == ended(epochs=1)
+    assert scene.apply(expire(DAY_US, DAY_US)) == ended(epochs=1)
     assert scene.machine.dead_bytes == 5000
     data = scene.new_batch()
     for _ in range(2):
         scene.append(0, data)
     scene.append(5, data)
     assert scene.machine.dead_bytes == 7000, "a resend and a gap"
-
-
-def test_leases_end_by_age_from_the_second_rules_on() -> None:
-    for rules, outcome in ((1, "MalformedRequest"), (2, "ExpiredByAge")):
-        scene = Scene(topic=dataclasses.replace(TOPIC, rules=rules))
-        assert code(scene.apply(expire(DAY_US))) == outcome
-
-
-def test_rows_of_the_first_rules_become_transient_if_they_are_a_batch_write_s() -> None:
-    scene = Scene(topic=OLD_TOPIC)
-    stream = key(0, writer="s", query_id="s", run="s")
-    for of in (anonymous(1), named(1), stream):
-        scene.stage_all(of, "a", 1)
-    scene.apply(Rules(version=RULES_LATEST))
-    assert {row.name for row in scene.machine.writers_after("", 9) if row.transient} == {"u000001"}
-
-
-def test_a_machine_that_never_was_under_rules_1_equals_one_that_was() -> None:
-    old, new = Scene(topic=OLD_TOPIC), Scene(topic=TOPIC)
-    for scene in (old, new):
-        scene.apply(Rules(version=RULES_LATEST))
-        write_anonymously(scene, 1, now_us=5)
-    assert old.machine.fingerprint() == new.machine.fingerprint()
-    assert isinstance(old.machine, TopicMachine)

@@ -1,4 +1,4 @@
-"""Which types become which others within structs, arrays and maps, and from which rules on."""
+"""Which types become which others within structs, arrays and maps."""
 
 from __future__ import annotations
 
@@ -6,15 +6,10 @@ import json
 
 import pytest
 
-from raftlog.machines.commands import AlterSchema, Rules
-from raftlog.machines.evolution import SET_TYPE, ColumnChange
 from raftlog.machines.limits import TYPE_DEPTH_MAX
-from raftlog.machines.outcomes import Refused, TopicAltered
-from raftlog.machines.schema import RULES_WITH_TYPES, Field, Schema
 from raftlog.machines.widening import widens
 from raftlog.records.schema_text import NESTING_MAX, parse_schema
 from tests.machines.evolving import POINT, WIDE_POINT, array, map_to, struct
-from tests.machines.test_controller import Cluster
 
 
 def of(ddl: str) -> str:
@@ -96,14 +91,3 @@ def test_types_are_read_to_a_depth_that_is_beyond_what_clients_give() -> None:
     assert not widens(deep(deepest + 1, '"byte"'), deep(deepest + 1, '"long"'))
     name = json.dumps("[{" * TYPE_DEPTH_MAX + '\\"')[1:-1]
     assert widens(struct(**{name: '"byte"'}), struct(**{name: '"long"'}))
-
-
-def test_older_rules_do_not_look_into_types() -> None:
-    schema = Schema(version=1, fields=(Field(id=1, name="at", type=POINT, nullable=True),))
-    change = ColumnChange(action=SET_TYPE, name="at", type=WIDE_POINT)
-    for rules in (RULES_WITH_TYPES - 1, RULES_WITH_TYPES):
-        cluster = Cluster()
-        cluster.apply(Rules(version=rules))
-        cluster.create("t", schema=schema)
-        found = cluster.apply(AlterSchema(name="t", incarnation="", version=1, changes=(change,)))
-        assert isinstance(found, TopicAltered if rules == RULES_WITH_TYPES else Refused)

@@ -22,9 +22,8 @@ NAMES = ("amount", "city", "day", "height", "note")
 VERSIONS_MAX = 12
 """No more than so many of one topic: all of them are compared with each other."""
 
-REFUSALS = ("SchemaChanged", "InvalidOption", "MalformedRequest")
-"""Another client was faster, or the changes are not legal, or the rules know none yet. The checker
-knows when each is due."""
+REFUSALS = ("SchemaChanged", "InvalidOption")
+"""Another client was faster, or the changes are not legal. The checker knows when each is due."""
 
 
 def alter(clients: Clients, topic: TopicInfo, history: TopicHistory, number: int) -> Task:

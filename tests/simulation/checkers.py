@@ -65,9 +65,6 @@ if TYPE_CHECKING:
     from tests.simulation.node import SimulatedNode
     from tests.simulation.watched import ReplicaView
 
-RULES_WITH_STATES = 3
-"""The first rules under which a topic's machine can say its whole state."""
-
 DEEP_CHECK_EVERY = 200
 """Acknowledgements per one for which the log is read back from the durable disk."""
 
@@ -86,20 +83,13 @@ class WitnessedLog(GroupLog):
         super().append(entries)
 
 
-def whole_state(replica: Replica) -> MachineState | None:
-    """All that the machine holds; None under the first rules, whose states are no values."""
-    machine = replica.machine
-    is_old = isinstance(machine, TopicMachine) and machine.rules < RULES_WITH_STATES
-    return None if is_old else machine.state()
-
-
 def same_states(one: Replica, other: Replica) -> bool:
     """Have two replicas that applied the same entries the same state, also in what neither hash
     nor fingerprint covers?"""
     return (
         one.state_hash == other.state_hash
         and one.machine.fingerprint() == other.machine.fingerprint()
-        and whole_state(one) == whole_state(other)
+        and one.machine.state() == other.machine.state()
     )
 
 
@@ -476,7 +466,7 @@ class Checker:
                 truth.fail(Promise.STATE_MACHINE_SAFETY, f"state hashes differ at {point.index}")
             if point.index == replica.applied_index:
                 fingerprint = replica.machine.fingerprint()
-                state = whole_state(replica)
+                state = replica.machine.state()
                 if (
                     truth.fingerprints.setdefault(point.index, fingerprint) != fingerprint
                     or truth.states.setdefault(point.index, state) != state

@@ -228,7 +228,6 @@ class Simulation:
     def _create_topic(self, name: str, *, used_at_once: bool) -> Task:
         clients, settings = self.clients, self.settings
         topic = yield from clients.create_topic(name)
-        yield from clients.raise_rules(topic)
         history = TopicHistory(topic.group, self.checker)
         self._reader_groups[topic.group] = [
             ReaderGroup(

@@ -9,11 +9,10 @@ from typing import Any
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex
 from raftlog.errors import IndexOverflow, IndexUnderflow, NotLeader, Overloaded, RaftlogError
 from raftlog.machines import kv
-from raftlog.machines.commands import Command, CreateKv, RegisterNode
+from raftlog.machines.commands import Command, CreateKv
 from raftlog.machines.kv import KvMachine
 from raftlog.machines.kv_commands import ANY_VERSION, DeleteKey, KeyValue, OpenSession, PutKey
 from raftlog.machines.outcomes import KeyWritten, KvCreated, Refused, SessionOpened
-from raftlog.machines.rules import RULES_LATEST
 from tests.simulation.cluster import Result, Simulation
 from tests.simulation.linearizable import (
     Operation,
@@ -108,25 +107,13 @@ class KvSimulation(Simulation):
         return result
 
     def _use_kv(self) -> Task:
-        """Let all nodes know the latest rules, create the store, then let its clients begin."""
+        """Create the store, then let its clients begin."""
         clients = self.clients
-        for node in list(self.nodes):
-            register = RegisterNode(
-                node=node,
-                store_uuid=f"store-{node}",
-                address=f"node-{node}:1",
-                rules=RULES_LATEST,
-            )
-            yield from clients.write(CONTROLLER_GROUP, lambda _, command=register: command)
-        while True:
-            created = yield from clients.write(
-                CONTROLLER_GROUP,
-                lambda now_us: CreateKv(voters=tuple(sorted(self.nodes)), timestamp_us=now_us),
-            )
-            if isinstance(created, KvCreated):
-                break
-            assert isinstance(created, Refused), created
-            yield clients.think()
+        created = yield from clients.write(
+            CONTROLLER_GROUP,
+            lambda now_us: CreateKv(voters=tuple(sorted(self.nodes)), timestamp_us=now_us),
+        )
+        assert isinstance(created, KvCreated), created
         self.kv = created.kv.group
         for number in range(CLIENTS):
             clients.spawn(f"kv client {number}", self._client(number, created.kv.group))

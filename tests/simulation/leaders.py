@@ -11,7 +11,7 @@ from raftlog.errors import NotLeader, TransferRefused
 from raftlog.machines.cluster_nodes import KnownNode
 from raftlog.machines.commands import Command, RegisterNode, SetDuty
 from raftlog.machines.outcomes import DutySet
-from raftlog.machines.rules import RULES_LATEST, RULES_WITH_MEMBERS
+from raftlog.machines.rules import RULES_LATEST
 from tests.simulation.members import command_controller
 from tests.simulation.node import SimulatedNode
 from tests.simulation.simulator import Simulator
@@ -106,11 +106,10 @@ class Leading:
         command_controller(leader, command, answered)
 
     def _controller(self) -> SimulatedNode | None:
-        """A node that leads the controller, once that knows members."""
+        """A node that leads the controller."""
         for node in self._nodes.values():
             if node.leads(CONTROLLER_GROUP) and not node.paused:
-                rules = node.multiraft.replicas.controller.rules
-                return node if rules >= RULES_WITH_MEMBERS else None
+                return node
         return None
 
     def _move(self) -> None:

@@ -13,7 +13,6 @@ from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Payload
 from raftlog.machines.commands import Command, PlaceGroup, ReportPlacement
 from raftlog.machines.outcomes import GroupPlaced, PlacementReported
 from raftlog.machines.placements import Placement
-from raftlog.machines.rules import RULES_WITH_MEMBERS
 from raftlog.wire.codec import encode_command
 from tests.simulation.network import Network
 from tests.simulation.node import Reply, SimulatedNode
@@ -91,8 +90,6 @@ class Placing:
         if leader is None:
             return
         controller = leader.multiraft.replicas.controller
-        if controller.rules < RULES_WITH_MEMBERS:
-            return
         everyone = tuple(sorted(self._nodes))
         info = controller.info_of(group)
         made = info.voters if info is not None else self._founders

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId
 from raftlog.machines.commands import AddNode
 from raftlog.machines.outcomes import NodeAdded
-from raftlog.machines.rules import RULES_WITH_OBSERVERS
 from tests.simulation.checkers import Checker, same_states
 from tests.simulation.members import command_controller
 from tests.simulation.network import Network
@@ -109,8 +108,6 @@ class Observers:
     def _add(self, node: NodeId) -> None:
         leaders = [each for each in self._nodes.values() if each.leads(CONTROLLER_GROUP)]
         if not leaders:
-            return
-        if leaders[-1].multiraft.replicas.controller.rules < RULES_WITH_OBSERVERS:
             return
         parents: tuple[NodeId, ...] = ()
         above = [*self._nodes, *self.nodes]

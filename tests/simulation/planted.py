@@ -24,12 +24,11 @@ from raftlog.core.reads import ReadRounds
 from raftlog.core.ready import Ready
 from raftlog.core.types import NOBODY, HardState, LogIndex, NodeId, Offset
 from raftlog.machines import epoch_rules, writers
-from raftlog.machines.commands import AbortEpoch, CommitEpoch, ExpireEpoch
+from raftlog.machines.commands import AbortEpoch, CommitEpoch, Stage
 from raftlog.machines.epoch_rules import Publish
 from raftlog.machines.extents import ExtentIndex
 from raftlog.machines.outcomes import Appended
 from raftlog.machines.producers import ProducerTable
-from raftlog.machines.rules import RULES_FIRST
 from raftlog.machines.topic import TopicMachine
 from raftlog.machines.writer_row import WriterRow
 from raftlog.machines.writers import WriterTable
@@ -315,11 +314,11 @@ def abort_undoes_an_applied_epoch() -> Any:
     """An abort takes back that the epoch was committed."""
     original = WriterTable.abort_epoch
 
-    def abort_epoch(self: WriterTable, command: AbortEpoch, rules: int) -> int:
+    def abort_epoch(self: WriterTable, command: AbortEpoch) -> Any:
         row = self._rows.get(command.key.writer)
         if row is not None and row.last_epoch == command.key.epoch:
             row.last_epoch -= 1
-        return original(self, command, rules)
+        return original(self, command)
 
     return replaced(WriterTable, "abort_epoch", abort_epoch)
 
@@ -328,8 +327,8 @@ def producers_not_deduplicated() -> Any:
     """A resent append is put behind the log's end again."""
     original = ProducerTable.judge
 
-    def judge(self: ProducerTable, producer: str, sequence: int, crc: int, rules: int) -> Any:
-        answer = original(self, producer, sequence, crc, rules)
+    def judge(self: ProducerTable, producer: str, sequence: int, crc: int) -> Any:
+        answer = original(self, producer, sequence, crc)
         if isinstance(answer, Appended):
             self._producers[producer].next_sequence = sequence
             return None
@@ -381,9 +380,11 @@ def plan_not_compared() -> Any:
 def rewound_stream_taken_for_a_replay() -> Any:
     """A stream below its last epoch is recognised by number and count."""
     original = epoch_rules._refusal_of_passed
-    return replaced(
-        epoch_rules, "_refusal_of_passed", lambda row, key, rules: original(row, key, RULES_FIRST)
-    )
+
+    def refusal(row: WriterRow, key: Any) -> Any:
+        return original(row, replace(key, streaming=False, stream="", stream_run=""))
+
+    return replaced(epoch_rules, "_refusal_of_passed", refusal)
 
 
 def fenced_run_goes_on() -> Any:
@@ -406,13 +407,14 @@ def fenced_run_goes_on() -> Any:
 
 
 def expiry_overtakes_a_stage() -> Any:
-    """An epoch's lease expires although a stage renewed it since the leader looked."""
+    """An epoch's lease counts from its first stage, although later ones renewed it."""
+    original = WriterTable._renew
 
-    def expire_epoch(self: WriterTable, command: ExpireEpoch, rules: int) -> bool:
-        row = self._rows.get(command.writer)
-        return row is not None and row.drop_epoch(command.epoch) > 0
+    def renew(self: WriterTable, row: WriterRow, index: LogIndex, command: Stage) -> None:
+        if (row.name, command.key.epoch) not in self._open:
+            original(self, row, index, command)
 
-    return replaced(WriterTable, "expire_epoch", expire_epoch)
+    return replaced(WriterTable, "_renew", renew)
 
 
 def state_outside_the_log() -> Any:
@@ -420,11 +422,11 @@ def state_outside_the_log() -> Any:
     original = ProducerTable.judge
     judged: dict[int, int] = {}
 
-    def judge(self: ProducerTable, producer: str, sequence: int, crc: int, rules: int) -> Any:
+    def judge(self: ProducerTable, producer: str, sequence: int, crc: int) -> Any:
         if sequence > 0 and sequence == judged.get(id(self), 0):
             return Appended(start=Offset(-1), end=Offset(-1), repeated=True)
         judged[id(self)] = sequence
-        return original(self, producer, sequence, crc, rules)
+        return original(self, producer, sequence, crc)
 
     return replaced(ProducerTable, "judge", judge)
 

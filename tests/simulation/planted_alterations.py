@@ -150,8 +150,8 @@ def history_of_the_latest_version() -> Any:
     """A compaction says that what it has written is of the topic's latest version."""
     original = compacting.row_groups
 
-    def row_groups(batches: Iterable[Any], latest: Schema, *, planes: bool) -> Iterator[RowGroup]:
-        for each in original(batches, latest, planes=planes):
+    def row_groups(batches: Iterable[Any], latest: Schema) -> Iterator[RowGroup]:
+        for each in original(batches, latest):
             header = replace(each.header, schema_version=latest.version)
             yield replace(each, header=header)
 

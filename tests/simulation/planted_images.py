@@ -121,8 +121,8 @@ def _batches(change: Callable[[list[Any]], list[Any]]) -> Any:
     """The batches of each compaction, changed before they are cut into row groups."""
     original = grouping.row_groups
 
-    def row_groups(batches: Iterable[Any], latest: Any, *, planes: bool) -> Iterator[RowGroup]:
-        return original(change(list(batches)), latest, planes=planes)
+    def row_groups(batches: Iterable[Any], latest: Any) -> Iterator[RowGroup]:
+        return original(change(list(batches)), latest)
 
     return replaced(compacting, "row_groups", row_groups)
 
@@ -244,8 +244,8 @@ def bytes_of_merged_batches_counted() -> Any:
     """A row group counts the bytes that it has, not those that its records had in the log."""
     original = grouping.row_groups
 
-    def row_groups(batches: Iterable[Any], latest: Any, *, planes: bool) -> Iterator[RowGroup]:
-        for each in original(batches, latest, planes=planes):
+    def row_groups(batches: Iterable[Any], latest: Any) -> Iterator[RowGroup]:
+        for each in original(batches, latest):
             yield replace(each, record_bytes=len(each.body))
 
     return replaced(compacting, "row_groups", row_groups)

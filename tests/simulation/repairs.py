@@ -9,8 +9,7 @@ from raftlog.core.types import GroupId, LogIndex, NodeId, Payload
 from raftlog.errors import CorruptFile
 from raftlog.image.manifest import read_image
 from raftlog.image.scrub import scrub
-from raftlog.machines.commands import Append, EpochKey, Rules, Stage
-from raftlog.machines.rules import RULES_LATEST
+from raftlog.machines.commands import Append, EpochKey, Stage
 from raftlog.multiraft.compaction import CompactionLimits
 from raftlog.multiraft.effects import DamageHealed, DamageNotHealable
 from raftlog.multiraft.repair import RepairCounts
@@ -51,7 +50,6 @@ class DamagedCluster(CalmCluster):
             small_file_bytes=0,
         )
         self.appended = 0
-        self._propose(Payload(encode_command(Rules(version=RULES_LATEST), None), b""))
         self.stage()
         self.append(80)
         self.wait(self.rests)

@@ -105,8 +105,6 @@ class Columns:
                 return what if command.version == current else None
             case Refused(code="InvalidOption"):
                 return what if command.version != current or due is not None else None
-            case Refused(code="MalformedRequest"):  # by rules that know no alterations
-                return None
         return what
 
     def _set(self, given: Schema, outcome: object) -> str | None:

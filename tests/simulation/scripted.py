@@ -26,11 +26,10 @@ from raftlog.core.types import (
 )
 from raftlog.errors import PeerProtocolViolation
 from raftlog.machines.ages import LogClock
-from raftlog.machines.commands import DeleteTopic, EpochKey, ExpireEpoch, Stage, TopicInfo
+from raftlog.machines.commands import DeleteTopic, EpochKey, Stage, TopicInfo
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.limits import TopicLimits
 from raftlog.machines.outcomes import Refused
-from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.writers import WriterTable
 from raftlog.replica import Replica
 from raftlog.storage.contract import ROOT
@@ -234,26 +233,30 @@ def fenced_run() -> None:
         stage = Stage(
             key=key, attempt=f"{index}", number=0, timestamp_us=0, batch=batch, create_writer=False
         )
-        outcomes.append(table.stage(LogIndex(index), stage, RULES_LATEST))
+        outcomes.append(table.stage(LogIndex(index), stage))
     assert [isinstance(outcome, Refused) for outcome in outcomes] == [False, False, True]
 
 
 def stage_after_the_leader_looked() -> None:
-    """A leader decides that a lease ran out; a stage enters the log before the leader's entry."""
+    """A leader finds that a lease ran out; a stage enters the log before the leader's entry."""
     table = WriterTable(topic="t", schema_version=1, limits=TopicLimits(), clock=LogClock())
     key = EpochKey(writer="w", query_id="w", run="r", epoch=0, streaming=True)
     batch = batch_of([Label("epoch", "w", 0, 0, "a")], 0).summary
 
     def stage(number: int) -> Stage:
         return Stage(
-            key=key, attempt="a", number=number, timestamp_us=0, batch=batch, create_writer=False
+            key=key,
+            attempt="a",
+            number=number,
+            timestamp_us=5 * number,
+            batch=batch,
+            create_writer=False,
         )
 
-    table.stage(LogIndex(1), stage(0), RULES_LATEST)
-    ((writer, run, epoch, renewals),) = table.open_epochs()
-    table.stage(LogIndex(2), stage(1), RULES_LATEST)
-    word = ExpireEpoch(writer=writer, run=run, epoch=epoch, renewals=renewals)
-    assert not table.expire_epoch(word, RULES_LATEST), "the stage renewed the lease"
+    table.stage(LogIndex(1), stage(0))
+    table.stage(LogIndex(2), stage(1))
+    found = table.expire_epochs_by_age(lease_us=10, now_us=12, count_max=1)
+    assert found.number == 0, "the stage renewed the lease"
 
 
 def shorter_log_after_a_conflict() -> None:

@@ -31,13 +31,13 @@ from raftlog.machines.commands import (
     CreateTopic,
     DeleteTopic,
     EpochKey,
-    ExpireEpoch,
+    Expire,
     RegisterNode,
-    Rules,
     Stage,
     TopicInfo,
     Trim,
 )
+from raftlog.machines.limits import INTEGER_MAX
 from raftlog.machines.outcomes import (
     Appended,
     Configured,
@@ -46,13 +46,11 @@ from raftlog.machines.outcomes import (
     Expired,
     NodeRegistered,
     Refused,
-    RulesApplied,
     Staged,
     TopicCreated,
     TopicDeleted,
     Trimmed,
 )
-from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.settings import TopicSetting
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.wire.codec import encode_command
@@ -160,8 +158,8 @@ class Clients(Tasks):
 
     def register(self, node: NodeId, rules: int) -> Task:
         """Say which rules the node's program knows, some time during the simulation."""
-        # Groups are moved, and topics altered, by the latest rules.
-        early = 20 if self.settings.changes_members or self.settings.alterers else 1
+        # Groups are placed on nodes that registered.
+        early = 20 if self.settings.changes_members else 1
         yield Sleep(self.random.randrange(1, self.settings.chaos_us // early))
         command = RegisterNode(
             node=node, store_uuid=f"store-{node}", address=f"node-{node}:1", rules=rules
@@ -192,11 +190,6 @@ class Clients(Tasks):
         if not isinstance(outcome, TopicCreated) or outcome.existed:
             raise Violation(Promise.EXPECTED_OUTCOMES, f"creating {name} had the outcome {outcome}")
         return outcome.topic
-
-    def raise_rules(self, topic: TopicInfo) -> Task:
-        """Let the topic's machine apply all that follows by the latest rules."""
-        outcome = yield from self.write(topic.group, lambda _: Rules(version=RULES_LATEST))
-        assert isinstance(outcome, RulesApplied)
 
     def configure(self, topic: TopicInfo, history: TopicHistory) -> Task:
         """Let the topic keep only what the seed says."""
@@ -455,21 +448,25 @@ class Clients(Tasks):
         )
 
     def expire_epochs(self, topic: TopicInfo) -> Task:
-        """Let open epochs run out that some node knows of, as a leader does after their lease."""
+        """Let leases run out that some node has epochs of, as the topic's leader does."""
         while not self.stopping:
             node = self._nodes[self.any_node()]
             local = node.local(topic.group)
             opened = local.machine.open_epochs() if local is not None else []
             if opened:
-                writer, run, epoch, renewals = self.random.choice(opened)
-                outcome = yield from self.write(
-                    topic.group,
-                    lambda _, facts=(writer, run, epoch, renewals): ExpireEpoch(
-                        writer=facts[0], run=facts[1], epoch=facts[2], renewals=facts[3]
-                    ),
-                )
+                lease_us = self.random.randrange(4 * self.settings.tick_us)
+
+                def make(now_us: int, lease_us: int = lease_us) -> Command:
+                    return Expire(
+                        timestamp_us=now_us,
+                        epoch_lease_us=lease_us,
+                        transient_writer_lease_us=INTEGER_MAX - 1,
+                        producer_lease_us=INTEGER_MAX - 1,
+                    )
+
+                outcome = yield from self.write(topic.group, make)
                 assert isinstance(outcome, Expired)
-                self.simulator.counts["epochs expired" if outcome.done else "leases renewed"] += 1
+                self.simulator.counts["epochs expired" if outcome.epochs else "leases renewed"] += 1
             yield self.pause(40)
 
     def trim(self, topic: TopicInfo, history: TopicHistory) -> Task:
