@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from raftlog import __version__
-
-_SOMEWHERE = f"file:///path/to/raftlog-{__version__}-py3-none-any.whl"
+_SOMEWHERE = "file:///path/to/raftlog-VERSION-py3-none-any.whl"
 """Where a wheel is that was not installed from a file, or from one that is gone."""
 
 

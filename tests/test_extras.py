@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from raftlog import __version__
 from raftlog.extras import pip_line
 
 WHEEL = "raftlog-9.8.7-py3-none-any.whl"
-SOMEWHERE = f"file:///path/to/raftlog-{__version__}-py3-none-any.whl"
+SOMEWHERE = "file:///path/to/raftlog-VERSION-py3-none-any.whl"
 
 
 def recorded(monkeypatch: pytest.MonkeyPatch, folder: Path, direct_url: object) -> None:

@@ -65,7 +65,7 @@ PACKAGES = {
     "raftlog.config_section": Package(ours=(), third_party=("pydantic",)),
     "raftlog.changing_files": Package(ours=()),
     "raftlog.crash_dumps": Package(anyone=()),
-    "raftlog.extras": Package(ours=("raftlog",), anyone=()),
+    "raftlog.extras": Package(anyone=()),
     "raftlog.redaction": Package(anyone=()),
     "raftlog.config_hosts": Package(ours=()),
     "raftlog.config_secrets": Package(ours=()),

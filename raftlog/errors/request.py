@@ -147,15 +147,15 @@ class ClusterMismatch(InvalidRequest):
 
 @dataclass(kw_only=True, eq=False)
 class ExtraMissing(InvalidRequest):
-    """The verb runs nodes, but this is a client's installation."""
+    """The verb needs the parts of a server, and this is a client's installation."""
 
     verb: str
     missing: str
     command: str
     """The line for a shell that adds them to this installation."""
 
-    cause_text = "`raftlog {verb}` runs nodes, and this installation lacks {missing}."
-    remedy_text = "Install the server's parts: {command}"
+    cause_text = "`raftlog {verb}` needs a server's parts, and this installation lacks {missing}."
+    remedy_text = "Install them: {command}"
 
 
 @dataclass(kw_only=True, eq=False)

@@ -47,10 +47,10 @@ def test_a_verb_that_runs_nodes_says_what_is_missing_and_starts_nothing(
     assert finished.returncode == ExitCode.USAGE
     assert finished.stdout == ""
     assert finished.stderr.splitlines() == [
-        f"error: ExtraMissing: `raftlog {words[0]}` runs nodes, and this installation lacks "
-        "uvloop, structlog, grpcio-health-checking, prometheus-client, cryptography, PyJWT, "
+        f"error: ExtraMissing: `raftlog {words[0]}` needs a server's parts, and this installation "
+        "lacks uvloop, structlog, grpcio-health-checking, prometheus-client, cryptography, PyJWT, "
         "cachetools.",
-        f"  Install the server's parts: {pip_line('server')}",
+        f"  Install them: {pip_line('server')}",
     ]
     assert not data.exists()
 
