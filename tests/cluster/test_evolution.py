@@ -12,6 +12,7 @@ import pytest
 from raftlog.chaos.cluster import ProcessCluster
 from raftlog.client.log_client import LogClient
 from raftlog.errors import ExitCode, SchemaChanged, SchemaMismatch
+from tests.cluster.waiting import wait_serving
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +58,7 @@ def test_records_of_three_versions_are_read_with_the_last_columns(cluster: Proce
         assert rows(client, "flights") == expected + more
     cluster.kill(1)
     cluster.serve(1)
+    wait_serving(cluster)
     with cluster.client() as client:
         assert rows(client, "flights") == expected + more
         assert client.describe_topic("flights").schema == third.schema

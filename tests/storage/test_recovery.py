@@ -367,7 +367,7 @@ def test_another_format_is_refused_unchanged(monkeypatch: pytest.MonkeyPatch) ->
     disk = disk_of({FIRST: data})
     with pytest.raises(FormatUnsupported) as caught:
         GroupLog.open(disk, FOLDER, GROUP, BARE)
-    assert (caught.value.found, caught.value.supported) == (2, 1)
+    assert (caught.value.found, caught.value.supported) == ("2", "1")
     assert files_of(disk)[FIRST] == data
 
 
