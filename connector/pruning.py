@@ -141,10 +141,8 @@ def _pieces(where: Predicate, wanted: TopicRange, ask: Ask) -> Iterator[tuple[in
     while begin < wanted.end:
         sizes = ask(begin, wanted.end, where)
         assert sizes.offsets[-1] > begin, f"{sizes} makes no progress from {begin}"
-        # A node of a version that knows no predicates leaves nothing out.
-        matching = sizes.matches or (True,) * len(sizes.body_bytes)
-        ends = sizes.offsets[1:]
-        yield from zip(sizes.offsets, ends, sizes.body_bytes, matching, strict=False)
+        starts, ends = sizes.offsets[:-1], sizes.offsets[1:]
+        yield from zip(starts, ends, sizes.body_bytes, sizes.matches, strict=True)
         begin = sizes.offsets[-1]
 
 

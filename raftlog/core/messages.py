@@ -237,8 +237,7 @@ class HeartbeatReply:
     disk_keeps_up: bool
     """The sender's disk writes in time, so it could lead in place of one whose disk does not."""
     may_lead: bool = False
-    """The sender would campaign if it was asked to. A program that knows no `TimeoutNow` never says
-    so."""
+    """The sender would campaign if it was asked to (`TimeoutNow`)."""
     hash_index: LogIndex = NO_INDEX
     """The entry that was asked for, if the sender has the hash; 0: it has not."""
     state_hash: bytes = b""
@@ -266,7 +265,7 @@ class NodeHeartbeat:
     to: NodeId
     boot_id: str
     clock_us: int = 0
-    """The sender's wall clock, microseconds since 1970 UTC; 0: its program does not tell it."""
+    """The sender's wall clock, microseconds since 1970 UTC; 0: it is not told."""
     disk_full: bool = False
     """The sender's disk has no room for records."""
 

@@ -348,9 +348,9 @@ class WriterBytesExceeded(WriteRefused):
     staged_bytes: int
     limit: int
     option: str = ""
-    """The setting behind the limit, if there is one."""
+    """The setting behind the limit; "" if the limit is a quota."""
     advice: str = ""
-    """How to raise a limit that is a quota. Empty under rules 1, whose limit is fixed."""
+    """How to raise the quota."""
 
     cause_text = (
         "The open batch of writer {writer!r} would have {staged_bytes} staged bytes; the limit "
@@ -362,7 +362,7 @@ class WriterBytesExceeded(WriteRefused):
         smaller = "Write smaller batches (maxOffsetsPerTrigger, maxFilesPerTrigger)"
         if self.option:
             return f"{smaller}, or raise {self.option} on all nodes (0: no limit)."
-        return f"{smaller}, or {self.advice or 'through more than one txnAppId.'}"
+        return f"{smaller}, or {self.advice}"
 
 
 @dataclass(kw_only=True, eq=False)

@@ -30,7 +30,7 @@ class VoterClocks:
         """By peer, its wall clock less this node's monotonic clock, when it was last heard."""
 
     def heard(self, peer: NodeId, clock_us: int) -> None:
-        """The peer has told its wall clock just now; 0: its program tells none."""
+        """The peer has told its wall clock just now; 0: it has told none."""
         if clock_us:
             self._ahead_us[peer] = clock_us - self._effects.monotonic_us()
 

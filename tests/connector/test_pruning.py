@@ -85,12 +85,6 @@ def test_pages_of_answers_are_joined_and_small_gaps_are_read():
     assert found == [Match(100, 130, 23), Match(150, 160, 9)]
 
 
-def test_a_node_that_knows_no_predicates_leaves_nothing_out():
-    whole = RangeSizes(offsets=(100, 150, 200), body_bytes=(1 << 20, 1 << 20))
-    found = matches(Unknown(), RANGE, lambda start, end, where: whole)
-    assert [(each.start, each.end) for each in found] == [(100, 150), (150, 200)]
-
-
 def test_a_query_reads_the_columns_that_its_predicate_tests():
     with pytest.raises(InvalidOption, match="tests id, which"):
         check_columns(compare("id", "=", 1), ["text"], "raftlog.predicate")

@@ -54,7 +54,7 @@ def test_without_the_clocks_of_a_majority_no_time_is_confirmed() -> None:
     clocks = node_1(Times())
     assert clocks.confirmed_us(VOTERS) is None
     clocks.heard(NodeId(2), 0)
-    assert clocks.confirmed_us(VOTERS) is None, "an older program tells no clock"
+    assert clocks.confirmed_us(VOTERS) is None, "its clock is not told"
     assert clocks.confirmed_us(Membership((NodeId(1),))) == NOON
 
 

@@ -115,7 +115,7 @@ def test_the_end_is_not_told_if_the_entry_before_a_torn_one_is_damaged() -> None
 
 
 def test_a_marker_that_does_not_say_the_last_entry_tells_no_end_after_damage() -> None:
-    """As an older version wrote them."""
+    """It names entry 0, as the marker of an empty log does."""
     files = log_files(BARE, closed=True)
     (name,) = files
     data = files[name]
