@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,6 +54,8 @@ class ProcessCluster:
     """Where the token of clients is; "": nobody asks for one."""
     program: str = "raftlog"
     """The module (`python -m`) that a restarted node runs. It must take raftlog's own arguments."""
+    environment: Mapping[str, str] | None = None
+    """The environment of all processes that this starts. Default: that of this process."""
 
     @classmethod
     def start(
@@ -67,13 +69,15 @@ class ProcessCluster:
         said: Path | None = None,
         tls: bool = False,
         token: str = "",
+        environment: Mapping[str, str] | None = None,
     ) -> ProcessCluster:
         """Run `raftlog up` with a new or an old data folder. All nodes answer when this returns.
 
         `settings` are texts `section.key=value`. `port` is node 1's, by default a free one.
         `program` is described at the field. The output of `up` goes to the file `said`, or to
         standard error if there is none. `tls`: connections are encrypted, as an old folder's are
-        anyhow that were; `token` is described at the field. Raises `DeadlineExceeded`.
+        anyhow that were; `token` and `environment` are described at the fields. Raises
+        `DeadlineExceeded`.
         """
         if token:
             settings = (*settings, f"client.token={token}")
@@ -83,11 +87,7 @@ class ProcessCluster:
             port = _recorded_port(recorded)
         elif port is None:
             port = free_ports(nodes)
-        command = [
-            sys.executable, "-m", "raftlog", *flags,
-            "up", "--nodes", str(nodes), "--data", str(data), "--port", str(port), "-o", "json",
-            *(["--tls"] if tls else []),
-        ]  # fmt: skip
+        command = _up_command(flags, nodes, data, port, tls)
         with ExitStack() as unless_ready:
             with signals_deferred(), ExitStack() as stack:
                 up = subprocess.Popen(
@@ -97,6 +97,7 @@ class ProcessCluster:
                     stderr=stack.enter_context(said.open("a")) if said else None,
                     text=True,
                     process_group=0,
+                    env=environment,
                 )
                 # An interrupted wait must not leave `up` and its nodes behind.
                 unless_ready.callback(_end_at_once, up)
@@ -120,6 +121,7 @@ class ProcessCluster:
             logs=logs,
             token=token,
             program=program,
+            environment=environment,
             _up=up,
             _settings=flags,
         )
@@ -233,6 +235,7 @@ class ProcessCluster:
                 stdout=log,
                 stderr=log,
                 process_group=0,
+                env=self.environment,
             )  # fmt: skip
             return child
 
@@ -333,6 +336,14 @@ def wait_for(
             raise DeadlineExceeded(what=f"Waiting for {what}", seconds=f"{timeout_s:g}")
         # Nobody ever sets this event: another process cannot notify us, so this only waits.
         threading.Event().wait(every_s)
+
+
+def _up_command(flags: Sequence[str], nodes: int, data: Path, port: int, tls: bool) -> list[str]:
+    return [
+        sys.executable, "-m", "raftlog", *flags,
+        "up", "--nodes", str(nodes), "--data", str(data), "--port", str(port), "-o", "json",
+        *(["--tls"] if tls else []),
+    ]  # fmt: skip
 
 
 def _end_at_once(up: subprocess.Popen[str]) -> None:

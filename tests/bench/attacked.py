@@ -16,18 +16,18 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import replace
 from socket import socket
 
 from raftlog.bench.workloads import Plan, append_latency
-from raftlog.chaos.cluster import ProcessCluster, free_ports
+from raftlog.chaos.cluster import ProcessCluster
 from raftlog.client.log_client import LogClient
 from tests.bench.figures import Figure
+from tests.bench.place import Place
 from tests.cluster.doors import Door
 from tests.fuzz.http2 import stream_of_bytes
 from tests.fuzz.inputs import numbered
 
-_NODES = 3
 _TURNS = 3
 _PLAN = Plan(seconds=4.0, warm_up_s=1.0)
 _OPEN_MAX = 5000
@@ -39,18 +39,10 @@ them, which a network does not do."""
 _HALF_A_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(100)
 
 
-def attacked(folder: Path) -> Iterator[Figure]:
-    """Appends, in turns without and with each attack."""
-    with (
-        ProcessCluster.start(
-            folder / "attacked",
-            nodes=_NODES,
-            port=free_ports(2 * _NODES),
-            settings=[f"tls.peer_port_offset={_NODES}"],
-            tls=True,
-        ) as cluster,
-        cluster.client() as client,
-    ):
+def attacked(place: Place) -> Iterator[Figure]:
+    """Appends, in turns without and with each attack. The cluster is always closed."""
+    closed = replace(place, closed=True)
+    with closed.cluster() as cluster, cluster.client() as client:
         _p50_ms(client)  # warms up
         ratios: dict[str, list[float]] = {}
         for _ in range(_TURNS):

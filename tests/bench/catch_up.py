@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from raftlog.bench.measure import MEGABYTE, latency_of
 from raftlog.chaos.cluster import ProcessCluster
 from raftlog.client.log_client import LogClient
 from tests.bench.disk import ASKED_EVERY_S
 from tests.bench.figures import Figure
+from tests.bench.place import Place
 from tests.bench.reopen import fill
 from tests.cluster.waiting import leader_of
 
@@ -20,11 +20,11 @@ _WATCH_S = 10.0
 _PATIENCE_S = 900.0
 
 
-def catch_up(mib: int) -> Callable[[Path], Iterator[Figure]]:
+def catch_up(mib: int) -> Callable[[Place], Iterator[Figure]]:
     """A piece in which a follower is `mib` MiB behind in one topic, and another is appended to."""
 
-    def piece(folder: Path) -> Iterator[Figure]:
-        with ProcessCluster.start(folder / "catch-up") as cluster, cluster.client() as client:
+    def piece(place: Place) -> Iterator[Figure]:
+        with place.cluster("catch-up") as cluster, cluster.client() as client:
             for topic in ("bulk", "other"):
                 client.create_topic(topic, SCHEMA)
                 client.append(topic, [{"payload": b""}])

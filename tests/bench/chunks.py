@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from raftlog.bench.measure import MEGABYTE
-from raftlog.chaos.cluster import ProcessCluster
 from raftlog.client.log_client import LogClient
 from raftlog.compaction.row_groups import SourceBatch, row_groups
 from raftlog.core.types import Offset
@@ -26,6 +25,7 @@ from raftlog.wire.runs import Runs
 from tests.bench.disk import NEVER_COMPACTED, wait_compacted
 from tests.bench.figures import Figure
 from tests.bench.month import NODES, applied, restart_s, serves
+from tests.bench.place import Place
 from tests.bench.processes import MemoryWatch
 from tests.bench.rows import SCHEMA_DDL, rows
 
@@ -35,19 +35,15 @@ _APPENDS = 8
 _PATIENCE_S = 600.0
 
 
-def chunks(topics: int, files: int) -> Callable[[Path], Iterator[Figure]]:
+def chunks(topics: int, files: int) -> Callable[[Place], Iterator[Figure]]:
     """A piece with so many topics of so many history files each."""
 
-    def piece(folder: Path) -> Iterator[Figure]:
-        data = folder / "chunks"
-        made = _compacted_topics(data, topics, files)
+    def piece(place: Place) -> Iterator[Figure]:
+        made = _compacted_topics(place, topics, files)
         for topic in made:
-            _split_history(data, topic, files)
+            _split_history(place.folder / "data", topic, files)
         end = Offset(files * _FILE_ROWS)
-        with (
-            ProcessCluster.start(data, settings=NEVER_COMPACTED) as cluster,
-            cluster.client() as client,
-        ):
+        with place.cluster(settings=NEVER_COMPACTED) as cluster, cluster.client() as client:
             one_s = restart_s(cluster, NODES[-1:], lambda: applied(client, made, NODES[-1], end))
             all_s = restart_s(cluster, NODES, lambda: serves(client, made))
             with MemoryWatch(cluster.pids.values(), with_children=True) as watch:
@@ -77,11 +73,11 @@ def chunks(topics: int, files: int) -> Callable[[Path], Iterator[Figure]]:
     return piece
 
 
-def _compacted_topics(data: Path, topics: int, files: int) -> Sequence[TopicInfo]:
+def _compacted_topics(place: Place, topics: int, files: int) -> Sequence[TopicInfo]:
     """New topics whose records are in one history file each, on every node."""
     settings = [f"storage.snapshot_entries={_APPENDS}"]
     count = files * _FILE_ROWS
-    with ProcessCluster.start(data, settings=settings) as cluster, cluster.client() as client:
+    with place.cluster(settings=settings) as cluster, cluster.client() as client:
         made = [client.create_topic(f"t-{number}", SCHEMA_DDL) for number in range(topics)]
         for topic in made:
             client.append(topic, rows(0, count))

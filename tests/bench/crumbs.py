@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from raftlog.bench.measure import MEGABYTE
 from raftlog.chaos.cluster import ProcessCluster
@@ -14,6 +13,7 @@ from raftlog.core.types import Offset
 from raftlog.machines.commands import TopicInfo
 from tests.bench.disk import NEVER_COMPACTED, views_of, wait_compacted
 from tests.bench.figures import Figure
+from tests.bench.place import Place
 from tests.bench.rows import SCHEMA_DDL, rows
 from tests.bench.spark import bare_scan, from_log, query, run_queries
 
@@ -24,22 +24,18 @@ _PATIENCE_S = 600.0
 _COMPACTED = ("storage.snapshot_entries=5000",)
 
 
-def crumbs(folder: Path) -> Iterator[Figure]:
+def crumbs(place: Place) -> Iterator[Figure]:
     """A scan into Spark of rows that were written in batches of 100."""
-    data = folder / "crumbs"
-    with (
-        ProcessCluster.start(data, settings=NEVER_COMPACTED) as cluster,
-        cluster.client() as client,
-    ):
+    with place.cluster(settings=NEVER_COMPACTED) as cluster, cluster.client() as client:
         topic = client.create_topic("crumbs", SCHEMA_DDL)
         _write(client, topic)
-        before = _scans(cluster, folder / "scans-before")
+        before = _scans(place, cluster, "scans-before")
         log_bytes = max(view.log_bytes for view in views_of(client, [topic]))
-    with ProcessCluster.start(data, settings=_COMPACTED) as cluster, cluster.client() as client:
+    with place.cluster(settings=_COMPACTED) as cluster, cluster.client() as client:
         # An entry that is applied lets the leader look how many came since the last point.
         client.append(topic, rows(_ROWS, _BATCH_ROWS))
         wait_compacted(client, [topic], Offset(_ROWS), _PATIENCE_S)
-        after = _scans(cluster, folder / "scans-after")
+        after = _scans(place, cluster, "scans-after")
         history_bytes = max(view.history_bytes for view in views_of(client, [topic]))
     about = f"{_ROWS:,} rows of five columns, written in batches of {_BATCH_ROWS}"
     rates = {
@@ -72,7 +68,7 @@ def _write(client: LogClient, topic: TopicInfo) -> None:
             pass
 
 
-def _scans(cluster: ProcessCluster, folder: Path) -> dict[str, list[float]]:
+def _scans(place: Place, cluster: ProcessCluster, name: str) -> dict[str, list[float]]:
     """Rows a second of each scan but the first, and of as many rows from a bare source."""
-    scan = query("raftlog", from_log(cluster, "crumbs"), "noop", {})
-    return run_queries(folder, {}, {"log": scan, "bare": bare_scan(_ROWS)})
+    scan = query("raftlog", from_log(place.spark_options(cluster), "crumbs"), "noop", {})
+    return run_queries(place.folder / name, {}, {"log": scan, "bare": bare_scan(_ROWS)})

@@ -7,11 +7,11 @@ import signal
 import statistics
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 from raftlog.chaos.cluster import ProcessCluster
 from raftlog.client.log_client import LogClient
 from tests.bench.figures import Figure
+from tests.bench.place import Place
 from tests.cluster.waiting import leader_of
 
 KILLS = 20
@@ -20,9 +20,9 @@ _WARM_APPENDS = 20
 _ROW = [{"payload": bytes(100)}]
 
 
-def failover(folder: Path) -> Iterator[Figure]:
+def failover(place: Place) -> Iterator[Figure]:
     """From the signal to the first acknowledged append that was begun after it."""
-    with ProcessCluster.start(folder / "failover") as cluster, cluster.client() as client:
+    with place.cluster("failover") as cluster, cluster.client() as client:
         for number in range(TOPICS):
             client.create_topic(f"t-{number}", "payload binary not null")
         gaps_s = [_gap_s(cluster, client, f"t-{kill % TOPICS}") for kill in range(KILLS)]

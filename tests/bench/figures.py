@@ -89,15 +89,7 @@ TARGETS: dict[str, Target] = {
     "image_append_p99_ratio": _at_most(1.5, None),
     "repair_append_p99_ratio": _at_most(1.5, None),
     "observers_append_p99_ratio": _at_most(1.5, None),
-    "closed_append_p50_ms_ratio": _at_most(None, 1.2),
-    "closed_batches_mb_per_s_ratio": _at_least(None, 0.8),
-    "closed_read_mb_per_s_ratio": _at_least(None, 0.8),
-    "closed_scrape_ms": _at_most(None, 100),
     "attacked_append_p50_ratio": _at_most(None, 2.0),
-    "closed_idle_cpu_ratio": _at_most(None, 1.3),
-    "closed_idle_scrape_ms": _at_most(None, 100),
-    "closed_micro_batch_p50_ms_ratio": _at_most(None, 1.05),
-    "closed_spark_read_rows_per_s_ratio": _at_least(None, 0.8),
     "node_memory_mb": _at_most(500, None),
     "crumbs_scan_ratio": _at_least(10.0, None),
     "month_memory_mb": _at_most(300, None),
@@ -112,6 +104,18 @@ TARGETS: dict[str, Target] = {
     "idle_1000_topics_cpu_percent": _at_most(None, 2.0),
 }
 """On two cores that run the three nodes and the client; compare the machine's floor first."""
+
+
+_MORE_IS_BETTER = frozenset({"crumbs_disk_ratio"})
+"""Figures without a target that are no rates."""
+
+
+def is_lower_better(figure: Figure) -> bool:
+    """Whether a lower value is the better one: not of rates, whatever their unit of time."""
+    target = TARGETS.get(figure.name)
+    if target is not None:
+        return target.lower_is_better
+    return not figure.unit.endswith("/s") and figure.name not in _MORE_IS_BETTER
 
 
 def level_of(figure: Figure) -> Level:

@@ -19,6 +19,7 @@ import uvloop
 
 from raftlog.bench.measure import Measured, Stopwatch
 from tests.bench.figures import Figure
+from tests.bench.place import Place
 
 _SECONDS, _WARM_UP_S = 3.0, 0.5
 _METHOD = "/bench/Echo"
@@ -27,8 +28,8 @@ _FILE_BYTES = 1 << 20
 _COPY_BYTES = 64 << 20
 
 
-def floor(folder: Path) -> Iterator[Figure]:
-    """The machine's own figures, on the disk of `folder`."""
+def floor(place: Place) -> Iterator[Figure]:
+    """The machine's own figures, on the disk of the place."""
     yield _latency(
         "echo_p50_ms",
         _echo(),
@@ -36,7 +37,7 @@ def floor(folder: Path) -> Iterator[Figure]:
     )
     yield _latency(
         "fdatasync_p50_ms",
-        _synced_writes(folder / "floor"),
+        _synced_writes(place.folder / "floor"),
         "write 100 B and fdatasync, space reserved ahead",
     )
     watch = Stopwatch(warm_up_s=_WARM_UP_S, seconds=1.0)

@@ -21,13 +21,14 @@ import grpc.aio
 import uvloop
 
 from raftlog.bench.measure import MEGABYTE, latency_of
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.core.types import Offset
 from tests.bench.catch_up import SCHEMA, append_until, await_caught_up
 from tests.bench.figures import Figure
 from tests.bench.floor import serve
 from tests.bench.month import applied
+from tests.bench.place import Place
 from tests.bench.reopen import MIB, fill
 from tests.cluster.waiting import leader_of
 
@@ -39,12 +40,12 @@ _UNLIMITED = 1 << 40
 _THROTTLED_SHARE = 0.25
 
 
-def image(mib: int) -> Callable[[Path], Iterator[Figure]]:
+def image(mib: int) -> Callable[[Place], Iterator[Figure]]:
     """A piece in which a replica lacks `mib` MiB that the others have in history files only."""
 
-    def piece(folder: Path) -> Iterator[Figure]:
+    def piece(place: Place) -> Iterator[Figure]:
         wire = _wire_mb_per_s(mib)
-        free = _ship(folder / "free", mib, _UNLIMITED, watched=False)
+        free = _ship(place, "free", mib, _UNLIMITED, watched=False)
         yield Figure(
             name="image_rate_share",
             value=free.mb_per_s / min(free.disk_mb_per_s, wire),
@@ -59,8 +60,8 @@ def image(mib: int) -> Callable[[Path], Iterator[Figure]]:
             },
         )
         limit = int(_THROTTLED_SHARE * free.mb_per_s * MEGABYTE)
-        shutil.rmtree(folder / "free")  # three times the image
-        throttled = _ship(folder / "throttled", mib, limit, watched=True)
+        shutil.rmtree(place.folder / "free")  # three times the image
+        throttled = _ship(place, "throttled", mib, limit, watched=True)
         yield Figure(
             name="image_append_p99_ratio",
             value=throttled.p99_ratio,
@@ -90,14 +91,14 @@ class _Shipped:
         return self.beside_ms / self.calm_ms
 
 
-def _ship(data: Path, mib: int, bytes_per_s_max: int, *, watched: bool) -> _Shipped:
+def _ship(place: Place, name: str, mib: int, bytes_per_s_max: int, *, watched: bool) -> _Shipped:
     settings = (
         f"server.catch_up_bytes_per_s_max={bytes_per_s_max}",
         "storage.log_behind_bytes_max=0",
         f"storage.snapshot_bytes={64 * MIB}",
         "storage.snapshot_age_s=1",
     )
-    with ProcessCluster.start(data, settings=settings) as cluster, cluster.client() as client:
+    with place.cluster(name, settings=settings) as cluster, cluster.client() as client:
         for topic in ("bulk", "other"):
             client.create_topic(topic, SCHEMA)
             client.append(topic, [{"payload": b""}])
@@ -108,7 +109,7 @@ def _ship(data: Path, mib: int, bytes_per_s_max: int, *, watched: bool) -> _Ship
         fill(client, "bulk", mib)
         _wait_dropped(client, Offset(mib))
         bulk = client.describe_topic("bulk")
-        disk_s = 0.0 if watched else _disk_s(data / "floor-before", mib)
+        disk_s = 0.0 if watched else _disk_s(cluster.data / "floor-before", mib)
         start_s = time.monotonic()
         cluster.serve(away)
         wait_for(lambda: applied(client, [bulk], away, Offset(0)), "it to answer", _PATIENCE_S)
@@ -122,7 +123,7 @@ def _ship(data: Path, mib: int, bytes_per_s_max: int, *, watched: bool) -> _Ship
         watcher.join()
         seconds = time.monotonic() - began_s
         calm += _append_for(client, _WATCH_S) if watched else []
-        disk_s += 0.0 if watched else _disk_s(data / "floor-after", mib)
+        disk_s += 0.0 if watched else _disk_s(cluster.data / "floor-after", mib)
     megabytes = mib * MIB / MEGABYTE
     return _Shipped(
         mb_per_s=megabytes / seconds,

@@ -16,8 +16,8 @@ from typing import Any
 
 from pyspark.version import __version__ as spark_version
 
-from raftlog.chaos.cluster import ProcessCluster
 from tests.bench.figures import Figure
+from tests.bench.place import Place
 from tests.bench.rows import SCHEMA_DDL, rows
 from tests.bench.spark import (
     CONFIGURED,
@@ -64,7 +64,7 @@ Runs = Sequence[Mapping[str, Any]]
 """What the driver tells of its queries: each run's name, and its micro-batches."""
 
 
-def kafka(folder: Path, fetched: Path = FOLDER) -> Iterator[Figure]:
+def kafka(place: Place, fetched: Path = FOLDER) -> Iterator[Figure]:
     """Writes, reads and small micro-batches of the log over Kafka's, with the jars that were
     fetched; without them nothing."""
     try:
@@ -72,22 +72,22 @@ def kafka(folder: Path, fetched: Path = FOLDER) -> Iterator[Figure]:
     except NoKafka as missing:
         print(f"  left out: {missing}", file=sys.stderr)
         return
-    files = parquet_files(folder / "parquet", _ROWS, _FILES)
-    small = parquet_files(folder / "small", _MICRO_ROWS * _MICRO_BATCHES, 1)
+    files = parquet_files(place.folder / "parquet", _ROWS, _FILES)
+    small = parquet_files(place.folder / "small", _MICRO_ROWS * _MICRO_BATCHES, 1)
     with (
-        ProcessCluster.start(folder / "log") as cluster,
+        place.cluster("log") as cluster,
         cluster.client() as client,
-        brokers(jars, folder / "kafka", _BROKERS, _HEAP_MB) as servers,
+        brokers(jars, place.folder / "kafka", _BROKERS, _HEAP_MB) as servers,
     ):
         client.create_topic("small", SCHEMA_DDL)
         for start in range(0, _MICRO_ROWS * _MICRO_BATCHES, _MICRO_ROWS):
             client.append("small", rows(start, _MICRO_ROWS))
         planned = [
-            *_writes(files, cluster, servers),
-            *_reads(cluster, servers),
-            *_micro_batches(small, cluster, servers),
+            *_writes(files, place.spark_options(cluster), servers),
+            *_reads(place.spark_options(cluster), servers),
+            *_micro_batches(small, place.spark_options(cluster), servers),
         ]
-        runs = run_driver(folder / "spark", CONFIGURED | {"spark.jars": jars.spark}, planned)
+        runs = run_driver(place.folder / "spark", CONFIGURED | {"spark.jars": jars.spark}, planned)
         assert_end(client, "rows", _ROWS)
         assert_end(client, "written", (_TURNS - 1) * _ROWS)
         assert_end(client, "copy", _MICRO_TURNS * _MICRO_BATCHES * _MICRO_ROWS)
@@ -152,24 +152,24 @@ def _times_ms(runs: Runs, name: str) -> list[int]:
 # ---------------------------------------------------------------- queries
 
 
-def _writes(files: Path, cluster: ProcessCluster, servers: str) -> Iterator[dict[str, Any]]:
+def _writes(files: Path, log: Mapping[str, str], servers: str) -> Iterator[dict[str, Any]]:
     """The first turn fills the topic that is read, the others the topic `written`."""
     for turn in range(_TURNS):
         topic = "written" if turn else "rows"
         source = {"path": str(files)}
-        yield _named("log_write", query("parquet", source, "raftlog", into_log(cluster, topic)))
+        yield _named("log_write", query("parquet", source, "raftlog", into_log(log, topic)))
         sink = _kafka(servers, topic=topic) | _PRODUCER
         yield _named("kafka_write", query("parquet", source, "kafka", sink, _TO_JSON))
 
 
-def _reads(cluster: ProcessCluster, servers: str) -> Iterator[dict[str, Any]]:
+def _reads(log: Mapping[str, str], servers: str) -> Iterator[dict[str, Any]]:
     for _ in range(_TURNS):
-        yield _named("log_read", query("raftlog", from_log(cluster, "rows"), "noop", {}))
+        yield _named("log_read", query("raftlog", from_log(log, "rows"), "noop", {}))
         source = _kafka(servers, subscribe="rows", startingOffsets="earliest")
         yield _named("kafka_read", query("kafka", source, "noop", {}, _FROM_JSON, _COLUMNS))
 
 
-def _micro_batches(small: Path, cluster: ProcessCluster, servers: str) -> Iterator[dict[str, Any]]:
+def _micro_batches(small: Path, log: Mapping[str, str], servers: str) -> Iterator[dict[str, Any]]:
     """Kafka's topic is filled here, by one producer with batches of about so many rows; all of it
     is in one partition, so that both sides have one task for each micro-batch."""
     sink = _kafka(servers, topic="small") | {"kafka.batch.size": str(110 * _MICRO_ROWS)}
@@ -180,10 +180,10 @@ def _micro_batches(small: Path, cluster: ProcessCluster, servers: str) -> Iterat
     source = _kafka(servers, assign='{"small": [0]}', startingOffsets="earliest") | limit
     sink = _kafka(servers, topic="copy") | _SMALL_PRODUCER
     copied = query("kafka", source, "kafka", sink, _FROM_JSON, _COLUMNS, _TO_JSON)
-    from_small = from_log(cluster, "small") | limit
+    from_small = from_log(log, "small") | limit
     bare = query("bare-source", bare_batches(_MICRO_ROWS, _MICRO_BATCHES), "bare-sink", {})
     for _ in range(_MICRO_TURNS):
-        to_copy = query("raftlog", from_small, "raftlog", into_log(cluster, "copy"))
+        to_copy = query("raftlog", from_small, "raftlog", into_log(log, "copy"))
         yield _named("log_micro", to_copy)
         yield _named("kafka_micro", copied)
         yield _named("bare_micro", bare)

@@ -2,91 +2,148 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 
-from raftlog.bench.measure import MEGABYTE, Measured
-from raftlog.bench.workloads import (
-    Plan,
-    append_latency,
-    large_batches,
-    read_over_and_over,
-    readable_topic,
-    small_records,
-)
-from raftlog.chaos.cluster import ProcessCluster
+from raftlog.bench.measure import MEGABYTE
 from tests.bench.figures import Figure
-from tests.bench.processes import MemoryWatch, cpu_s
+from tests.bench.place import Place
+from tests.bench.processes import MemoryWatch
+from tests.bench.systems import (
+    System,
+    Tally,
+    cpu_figures,
+    in_turns,
+    latency_figures,
+    running,
+    settle,
+)
 
-PLAN = Plan(seconds=10.0, warm_up_s=2.0)
+_RECORD_BYTES = 100
+_ROWS = 1000
+"""Of an Arrow batch that the producer of small records is given."""
+_BATCH_BYTES = 1 << 20
+_IN_FLIGHT = 8
+_TOPICS = ["append", "records", "batches", "read"]
 
 
-def log(folder: Path) -> Iterator[Figure]:
-    """Three nodes and one client, nothing else running."""
-    with ProcessCluster.start(folder / "log") as cluster, cluster.client() as client:
-        pids = list(cluster.pids.values())
-        with MemoryWatch(pids) as memory:
-            yield from _append_figures(append_latency(client, PLAN))
-            yield _rate("records_per_s", small_records(client, PLAN))
-            yield _throughput("batches_mb_per_s", large_batches(client, PLAN))
-            with readable_topic(client, PLAN) as (topic, end):
-                read_over_and_over(client, dataclasses.replace(PLAN, seconds=0.001), topic, end)
-                # The nodes' CPU time is known only for the whole measurement.
-                plan = dataclasses.replace(PLAN, warm_up_s=0)
-                before_s = sum(map(cpu_s, pids))
-                measured = read_over_and_over(client, plan, topic, end)
-                nodes_cpu_s = sum(map(cpu_s, pids)) - before_s
-            yield _throughput("read_mb_per_s", measured)
-            yield Figure(
-                name="read_nodes_cpu_s_per_gb",
-                value=nodes_cpu_s / (measured.data_bytes / (1000 * MEGABYTE)),
-                unit="s/GB",
-                about="CPU of all nodes for each GB that a client reads",
-                detail={"client_cpu_s_per_gb": measured.client_cpu_s_per_gb},
-            )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """How often each client works, and how much it does then."""
+
+    turns: int
+    appends: int
+    records: int
+    batches: int
+    read_batches: int
+    read_passes: int
+
+
+USUAL = Sizes(turns=40, appends=60, records=100_000, batches=16, read_batches=128, read_passes=1)
+LEAST = Sizes(turns=2, appends=5, records=1000, batches=1, read_batches=1, read_passes=1)
+
+
+def log(places: Sequence[Place], sizes: Sizes = USUAL) -> Iterator[tuple[Figure, ...]]:
+    """Three nodes and one client at each place, which work in turns."""
+    with ExitStack() as stack:
+        systems = []
+        for place in places:
+            cluster = stack.enter_context(place.cluster())
+            systems.append(stack.enter_context(running(place, cluster)))
+            systems[-1].client.call("create", topics=_TOPICS)
+        settle(systems)
+        memory = [stack.enter_context(MemoryWatch(each.pids.values())) for each in systems]
+        for tallies in _measured(systems, sizes):
+            yield from zip(*tallies, strict=True)
+        yield tuple(map(_memory_figure, memory))
+
+
+def smallest_log(places: Sequence[Place]) -> Iterator[tuple[Figure, ...]]:
+    """The same with so little work that only the program itself is tested."""
+    return log(places, LEAST)
+
+
+def _measured(systems: Sequence[System], sizes: Sizes) -> Iterator[list[list[Figure]]]:
+    """The figures of each system, one workload after the other."""
+    turns = sizes.turns
+    tallies = in_turns(
+        systems, turns, "append", "append", count=sizes.appends, record_bytes=_RECORD_BYTES
+    )
+    yield [list(_append_figures(tally)) for tally in tallies]
+    tallies = in_turns(
+        systems,
+        turns,
+        "records",
+        "records",
+        count=sizes.records,
+        record_bytes=_RECORD_BYTES,
+        rows=_ROWS,
+    )
+    yield [list(_record_figures(tally)) for tally in tallies]
+    large = {"batch_bytes": _BATCH_BYTES, "max_in_flight": _IN_FLIGHT}
+    tallies = in_turns(systems, turns, "batches", "batches", count=sizes.batches, **large)
+    yield [list(_batch_figures(tally)) for tally in tallies]
+    for system in systems:
+        system.client.call("batches", topic="read", count=sizes.read_batches, **large)
+    tallies = in_turns(systems, turns, "read", "read", passes=sizes.read_passes)
+    yield [list(_read_figures(tally)) for tally in tallies]
+
+
+def _append_figures(tally: Tally) -> Iterator[Figure]:
+    about = f"append one record of {_RECORD_BYTES} B and wait, one client"
+    yield from latency_figures("append", tally, about)
+    yield from cpu_figures("append", tally, tally.operations, "ms/append", 1e3)
+
+
+def _record_figures(tally: Tally) -> Iterator[Figure]:
+    yield Figure(
+        name="records_per_s",
+        value=tally.operations / tally.seconds,
+        unit="records/s",
+        about=f"records of {_RECORD_BYTES} B, Arrow batches of {_ROWS:,} to one producer",
+        detail={"mb_per_s": tally.megabytes / tally.seconds},
+    )
+    yield from cpu_figures("record", tally, tally.operations, "us/record", 1e6)
+
+
+def _batch_figures(tally: Tally) -> Iterator[Figure]:
+    yield Figure(
+        name="batches_mb_per_s",
+        value=tally.megabytes / tally.seconds,
+        unit="MB/s",
+        about=f"batches of 1 MiB, {_IN_FLIGHT} in flight, uncompressed",
+    )
+    yield from cpu_figures("batches", tally, tally.megabytes, "ms/MB", 1e3)
+
+
+def _read_figures(tally: Tally) -> Iterator[Figure]:
+    yield Figure(
+        name="read_mb_per_s",
+        value=tally.megabytes / tally.seconds,
+        unit="MB/s",
+        about="read in batches of 1 MiB, page cache, one client",
+    )
+    # A client reads from whichever replica it likes, so the nodes cannot be told apart.
+    client_s = tally.cpu_s["client"]
+    nodes_s = tally.cpu_s["leader"] + tally.cpu_s["followers"]
+    for name, spent_s in (("", client_s + nodes_s), ("_client", client_s), ("_nodes", nodes_s)):
         yield Figure(
-            name="node_memory_mb",
-            value=memory.most("RssAnon") / MEGABYTE,
-            unit="MB",
-            about="highest anonymous memory of any node under all of the above",
-            detail={
-                "rss_mb": memory.most("VmRSS") / MEGABYTE,
-                "mapped_files_mb": memory.most("RssFile") / MEGABYTE,
-            },
+            name=f"read_cpu{name}",
+            value=1e3 * spent_s / tally.megabytes,
+            unit="ms/MB",
+            about="processor time for each MB read",
         )
 
 
-def _append_figures(measured: Measured) -> Iterator[Figure]:
-    times = measured.latency
-    assert times is not None
-    detail = {
-        "p90_ms": times.p90_ms,
-        "p99_9_ms": times.p999_ms,
-        "max_ms": times.max_ms,
-        "count": measured.operations,
-    }
-    yield Figure(
-        name="append_p50_ms", value=times.p50_ms, unit="ms", about=measured.what, detail=detail
-    )
-    yield Figure(name="append_p99_ms", value=times.p99_ms, unit="ms", about="of the same appends")
-
-
-def _rate(name: str, measured: Measured) -> Figure:
+def _memory_figure(memory: MemoryWatch) -> Figure:
     return Figure(
-        name=name,
-        value=measured.records_per_s,
-        unit="records/s",
-        about=measured.what,
-        detail={"mb_per_s": measured.mb_per_s, "client_cpu_s_per_gb": measured.client_cpu_s_per_gb},
-    )
-
-
-def _throughput(name: str, measured: Measured) -> Figure:
-    return Figure(
-        name=name,
-        value=measured.mb_per_s,
-        unit="MB/s",
-        about=measured.what,
-        detail={"client_cpu_s_per_gb": measured.client_cpu_s_per_gb},
+        name="node_memory_mb",
+        value=memory.most("RssAnon") / MEGABYTE,
+        unit="MB",
+        about="highest anonymous memory of any node under all of the above",
+        detail={
+            "rss_mb": memory.most("VmRSS") / MEGABYTE,
+            "mapped_files_mb": memory.most("RssFile") / MEGABYTE,
+        },
     )

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pyarrow as pa
 
 from raftlog.bench.measure import MEGABYTE
-from raftlog.chaos.cluster import ProcessCluster
 from tests.bench.figures import Figure
+from tests.bench.place import Place
 from tests.bench.processes import MemoryWatch, memory_bytes
 
 _MIB = 1024 * 1024
 
 
-def memory(topics: int) -> Callable[[Path], Iterator[Figure]]:
+def memory(topics: int) -> Callable[[Place], Iterator[Figure]]:
     """A piece that writes 1 MiB into each of so many topics, one after another."""
 
-    def piece(folder: Path) -> Iterator[Figure]:
-        with ProcessCluster.start(folder / "memory") as cluster, cluster.client() as client:
+    def piece(place: Place) -> Iterator[Figure]:
+        with place.cluster("memory") as cluster, cluster.client() as client:
             pids = list(cluster.pids.values())
             for number in range(topics):
                 client.create_topic(f"t-{number}", "payload binary not null")

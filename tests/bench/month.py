@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 from raftlog.bench.measure import MEGABYTE, latency_of
@@ -29,6 +28,7 @@ from tests.bench.disk import (
     wait_compacted,
 )
 from tests.bench.figures import Figure
+from tests.bench.place import Place
 from tests.bench.processes import MemoryWatch
 from tests.bench.rows import SCHEMA_DDL, rows
 from tests.cluster.waiting import wait_serving
@@ -65,11 +65,12 @@ class _Size(NamedTuple):
     disk_mb: float
 
 
-def month(size: Month) -> Callable[[Path], Iterator[Figure]]:
-    """A piece that writes `size.topics` topics, and measures after each third of their epochs."""
+def month(topics: int, epochs: int, snapshot_entries: int) -> Callable[[Place], Iterator[Figure]]:
+    """A piece that writes so many topics, and measures after each third of their epochs; the
+    arguments are those of `Month`."""
+    size = Month(topics=topics, epochs=epochs, snapshot_entries=snapshot_entries)
 
-    def piece(folder: Path) -> Iterator[Figure]:
-        data = folder / "month"
+    def piece(place: Place) -> Iterator[Figure]:
         often = [
             f"storage.snapshot_entries={size.snapshot_entries}",
             # Logs are dropped by whole segments, so small ones show after fewer entries what stays.
@@ -77,7 +78,7 @@ def month(size: Month) -> Callable[[Path], Iterator[Figure]]:
             "server.entry_bytes_max=1048576",
             "client.batch_bytes=524288",
         ]
-        with ProcessCluster.start(data, settings=often) as cluster, cluster.client() as client:
+        with place.cluster(settings=often) as cluster, cluster.client() as client:
             topics = [
                 client.create_topic(f"t-{number}", SCHEMA_DDL) for number in range(size.topics)
             ]
@@ -94,8 +95,8 @@ def month(size: Month) -> Callable[[Path], Iterator[Figure]]:
             unit="s",
             about="all three nodes started at once, until a linearizable read of every topic",
         )
-        yield _append_p99_ratio(folder / "beside", size)
-        yield _disk_ratio(data, topics[0])
+        yield _append_p99_ratio(place, size)
+        yield _disk_ratio(place, topics[0])
 
     return piece
 
@@ -189,12 +190,12 @@ def _figures(size: Month, sizes: Sequence[_Size]) -> Iterator[Figure]:
 # ---------------------------------------------------------------- beside compaction
 
 
-def _append_p99_ratio(data: Path, size: Month) -> Figure:
+def _append_p99_ratio(place: Place, size: Month) -> Figure:
     """All topics of a new cluster reach their first snapshot point at about the same time."""
     settings = [f"storage.snapshot_entries={size.snapshot_entries}"]
     before = range(size.snapshot_entries // _EPOCH_ENTRIES - 2)
     more = range(before.stop, before.stop + 4)
-    with ProcessCluster.start(data, settings=settings) as cluster, cluster.client() as client:
+    with place.cluster("beside", settings=settings) as cluster, cluster.client() as client:
         topics = [client.create_topic(f"b-{number}", SCHEMA_DDL) for number in range(size.topics)]
         other = client.create_topic("other", SCHEMA_DDL)
         _write(client, topics, before)
@@ -246,12 +247,9 @@ def _tell_when_compacted(
         told.set()
 
 
-def _disk_ratio(data: Path, topic: TopicInfo) -> Figure:
+def _disk_ratio(place: Place, topic: TopicInfo) -> Figure:
     """The same rows once more, in large batches."""
-    with (
-        ProcessCluster.start(data, settings=NEVER_COMPACTED) as cluster,
-        cluster.client() as client,
-    ):
+    with place.cluster(settings=NEVER_COMPACTED) as cluster, cluster.client() as client:
         wait_serving(cluster)
         [small, *_] = views_of(client, [topic])
         large = client.create_topic("large", SCHEMA_DDL)

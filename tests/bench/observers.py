@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from pathlib import Path
+from dataclasses import replace
 
 from raftlog.bench.measure import latency_of
 from raftlog.chaos.cluster import ProcessCluster, free_ports, wait_for
@@ -18,6 +18,7 @@ from raftlog.client.log_client import LogClient
 from raftlog.machines.commands import TopicInfo
 from raftlog.wire.calls import WATCH_GROUPS, WatchGroups
 from tests.bench.figures import Figure
+from tests.bench.place import Place
 from tests.cluster.joining import Joined
 
 MANY = 20
@@ -31,21 +32,21 @@ _ROW = [{"id": 1, "payload": bytes(100)}]
 _DDL = "id bigint, payload binary"
 
 
-def observers(folder: Path) -> Iterator[Figure]:
+def observers(place: Place) -> Iterator[Figure]:
     """Three parts, each with a cluster of its own."""
-    yield from _writes(folder / "writes")
-    yield from _lag(folder / "lag")
-    yield from _reads(folder / "reads")
+    yield from _writes(replace(place, folder=place.folder / "writes"))
+    yield from _lag(replace(place, folder=place.folder / "lag"))
+    yield from _reads(replace(place, folder=place.folder / "reads"))
 
 
 # ---------------------------------------------------------------- writes
 
 
-def _writes(folder: Path) -> Iterator[Figure]:
+def _writes(place: Place) -> Iterator[Figure]:
     """Appends one after the other, before many observers run, with them, and after them."""
     port = free_ports(3 + MANY)
     with (
-        ProcessCluster.start(folder / "data", port=port) as cluster,
+        place.cluster(port=port) as cluster,
         cluster.client() as client,
         ExitStack() as stack,
     ):
@@ -59,7 +60,7 @@ def _writes(folder: Path) -> Iterator[Figure]:
         command = ["nice", "-n", "19", sys.executable, "-m", "tests.bench.many_observers", memory]
         command += [client.cluster_id(), listed, "4", str(3 + MANY)]
         without = _append(client, topic, APPENDS)
-        log = stack.enter_context((folder / "many.log").open("ab"))
+        log = stack.enter_context((place.folder / "many.log").open("ab"))
         process = subprocess.Popen(command, stdout=log, stderr=log)
         try:
             for number in numbers:
@@ -107,11 +108,11 @@ def _append(client: LogClient, topic: TopicInfo, count: int) -> list[int]:
 # ---------------------------------------------------------------- lag
 
 
-def _lag(folder: Path) -> Iterator[Figure]:
+def _lag(place: Place) -> Iterator[Figure]:
     """From an acknowledged append until each of a chain of three serves it."""
     parents = {4: (1, 2, 3), 5: (4,), 6: (5,)}
     with ExitStack() as stack:
-        cluster, client = _cluster_with(folder, parents, stack)
+        cluster, client = _cluster_with(place, parents, stack)
         connection = stack.enter_context(closing(Connection(client.settings)))
         topic = client.create_topic("t", _DDL)
         _append(client, topic, 10)
@@ -136,11 +137,11 @@ def _lag(folder: Path) -> Iterator[Figure]:
 # ---------------------------------------------------------------- reads
 
 
-def _reads(folder: Path) -> Iterator[Figure]:
+def _reads(place: Place) -> Iterator[Figure]:
     """Readers of the whole topic, each in a process, with more and more observers to read from."""
     parents: dict[int, tuple[int, ...]] = {4: (), 5: ()}
     with ExitStack() as stack:
-        cluster, client = _cluster_with(folder, parents, stack)
+        cluster, client = _cluster_with(place, parents, stack)
         connection = stack.enter_context(closing(Connection(client.settings)))
         topic = client.create_topic("t", _DDL)
         rows = [{"id": each, "payload": bytes(100)} for each in range(10_000)]
@@ -175,14 +176,14 @@ def _read_rows(client: LogClient, topic: TopicInfo, addresses: list[str]) -> int
 
 
 def _cluster_with(
-    folder: Path, parents: dict[int, tuple[int, ...]], stack: ExitStack
+    place: Place, parents: dict[int, tuple[int, ...]], stack: ExitStack
 ) -> tuple[ProcessCluster, LogClient]:
     port = free_ports(3 + len(parents))
-    cluster = stack.enter_context(ProcessCluster.start(folder / "data", port=port))
+    cluster = stack.enter_context(place.cluster(port=port))
     client = stack.enter_context(cluster.client())
     for node, its in parents.items():
         _add(client, node, cluster.address(node), its)
-        joined = Joined(cluster.servers, node, folder / f"node-{node}")
+        joined = Joined(cluster.servers, node, place.folder / f"node-{node}")
         stack.callback(joined.end)
     for node in parents:
         client.members.wait_for(node, _PATIENCE_S)

@@ -5,13 +5,12 @@ Spark's noop sink, all in one JVM, in turns.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from raftlog.chaos.cluster import ProcessCluster
 from raftlog.spark.session import SETTINGS
 from tests.bench.figures import Figure
+from tests.bench.place import Place
 from tests.bench.rows import WIDE_COLUMNS, WIDE_DDL, rows, wide
 from tests.bench.spark import bare_scan, run_queries
 
@@ -23,9 +22,9 @@ _SHARE = 100
 _OF_TEN = ["id", "amount"]
 
 
-def pruning(folder: Path) -> Iterator[Figure]:
+def pruning(place: Place) -> Iterator[Figure]:
     """A topic of ten columns: all of it, two columns of it, and a hundredth of its rows."""
-    with ProcessCluster.start(folder / "pruning") as cluster:
+    with place.cluster("pruning") as cluster:
         with cluster.client() as client:
             client.create_topic("wide", WIDE_DDL)
             with client.producer("wide") as producer:
@@ -34,12 +33,12 @@ def pruning(folder: Path) -> Iterator[Figure]:
         first = _ROWS // 2
         where = f"id >= {first} AND id < {first + _ROWS // _SHARE}"
         rates = run_queries(
-            folder / "reads",
+            place.folder / "reads",
             {each.key: each.value for each in SETTINGS},
             {
-                "ten": _read(cluster),
-                "two": _read(cluster, columns=_OF_TEN),
-                "filtered": _read(cluster, where=where),
+                "ten": _read(place.spark_options(cluster)),
+                "two": _read(place.spark_options(cluster), columns=_OF_TEN),
+                "filtered": _read(place.spark_options(cluster), where=where),
                 "bare_ten": bare_scan(_ROWS, WIDE_COLUMNS),
                 "bare_two": bare_scan(_ROWS, _OF_TEN),
             },
@@ -64,7 +63,6 @@ def pruning(folder: Path) -> Iterator[Figure]:
     )
 
 
-def _read(cluster: ProcessCluster, **given: Any) -> dict[str, Any]:
+def _read(log: Mapping[str, str], **given: Any) -> dict[str, Any]:
     """A batch read, as `tests.bench.spark_driver` takes it. All rows count, read or not."""
-    options = {"raftlog.bootstrap.servers": cluster.servers}
-    return {"read": {"topic": "wide", "options": options, **given}, "rows": _ROWS}
+    return {"read": {"topic": "wide", "options": dict(log), **given}, "rows": _ROWS}

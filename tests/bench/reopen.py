@@ -6,25 +6,25 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pyarrow as pa
 
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from tests.bench.figures import Figure
+from tests.bench.place import Place
 
 MIB = 1024 * 1024
 _SCHEMA = "payload binary not null"
 _PATIENCE_S = 120.0
 
 
-def reopen(gib: int) -> Callable[[Path], Iterator[Figure]]:
+def reopen(gib: int) -> Callable[[Place], Iterator[Figure]]:
     """A piece that reopens a log of `gib` GiB in entries of 1 MiB."""
 
-    def piece(folder: Path) -> Iterator[Figure]:
+    def piece(place: Place) -> Iterator[Figure]:
         with (
-            ProcessCluster.start(folder / f"reopen-{gib}", nodes=1) as cluster,
+            place.cluster(f"reopen-{gib}", nodes=1) as cluster,
             cluster.client() as client,
         ):
             client.create_topic("long", _SCHEMA)

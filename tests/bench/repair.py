@@ -14,6 +14,7 @@ from raftlog.core.types import GroupId, NodeId
 from raftlog.wire.calls import GroupView, NodeView
 from tests.bench.catch_up import ASKED_EVERY_S, SCHEMA, append_until
 from tests.bench.figures import Figure
+from tests.bench.place import Place
 from tests.bench.reopen import MIB, fill
 from tests.cluster.waiting import leader_of
 
@@ -21,12 +22,12 @@ _WATCH_S = 10.0
 _PATIENCE_S = 600.0
 
 
-def repair(mib: int) -> Callable[[Path], Iterator[Figure]]:
+def repair(mib: int) -> Callable[[Place], Iterator[Figure]]:
     """A piece with `mib` MiB of history on each node, damaged on one that does not lead."""
 
-    def piece(folder: Path) -> Iterator[Figure]:
+    def piece(place: Place) -> Iterator[Figure]:
         settings = [f"storage.snapshot_bytes={32 * MIB}", "storage.snapshot_age_s=1"]
-        with ProcessCluster.start(folder, settings=settings) as cluster, cluster.client() as client:
+        with place.cluster(settings=settings) as cluster, cluster.client() as client:
             for topic in ("bulk", "other"):
                 client.create_topic(topic, SCHEMA)
             fill(client, "bulk", mib)

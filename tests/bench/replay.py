@@ -14,6 +14,7 @@ from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
 from raftlog.storage.posix import PosixFileSystem
 from tests.bench.figures import Figure
+from tests.bench.place import Place
 from tests.cluster.waiting import wait_serving
 
 _SCHEMA = "payload binary not null"
@@ -21,11 +22,11 @@ _NODES = (1, 2, 3)
 _PATIENCE_S = 600.0
 
 
-def replay(topics: int, entries: int) -> Callable[[Path], Iterator[Figure]]:
+def replay(topics: int, entries: int) -> Callable[[Place], Iterator[Figure]]:
     """A piece with so many topics of so many entries each."""
 
-    def piece(folder: Path) -> Iterator[Figure]:
-        with ProcessCluster.start(folder / "replay") as cluster, cluster.client() as client:
+    def piece(place: Place) -> Iterator[Figure]:
+        with place.cluster("replay") as cluster, cluster.client() as client:
             names = [f"t-{number}" for number in range(topics)]
             made = [client.create_topic(name, _SCHEMA) for name in names]
             for _ in range(entries):

@@ -16,6 +16,7 @@ from raftlog.chaos.cluster import ProcessCluster
 from raftlog.client.log_client import LogClient
 from raftlog.errors import RaftlogError
 from tests.bench.figures import Figure
+from tests.bench.place import Place
 
 RESTARTS = 20
 WITHOUT = 5
@@ -87,10 +88,10 @@ class _Writer:
         self._client.close()
 
 
-def rolling(folder: Path) -> Iterator[Figure]:
+def rolling(place: Place) -> Iterator[Figure]:
     """Every node is told to stop, and started again when it is gone, under writes."""
-    handed, failed = _gaps(folder / "rolling", RESTARTS, ())
-    elected, _ = _gaps(folder / "elected", WITHOUT, ("server.drain_timeout_s=0",))
+    handed, failed = _gaps(place, "rolling", RESTARTS, ())
+    elected, _ = _gaps(place, "elected", WITHOUT, ("server.drain_timeout_s=0",))
     about = (
         f"longest time without an acknowledged append in a rolling restart of three nodes, "
         f"{RESTARTS} restarts, {WRITERS} writers, {TOPICS} topics"
@@ -116,12 +117,11 @@ def rolling(folder: Path) -> Iterator[Figure]:
     )
 
 
-def _gaps(folder: Path, restarts: int, settings: tuple[str, ...]) -> tuple[list[float], int]:
+def _gaps(
+    place: Place, name: str, restarts: int, settings: tuple[str, ...]
+) -> tuple[list[float], int]:
     """Of each restart the longest gap, and how many calls failed. Tells of long gaps."""
-    with (
-        ProcessCluster.start(folder, settings=settings) as cluster,
-        cluster.client() as client,
-    ):
+    with place.cluster(name, settings=settings) as cluster, cluster.client() as client:
         names = [f"t-{number}" for number in range(TOPICS)]
         for name in names:
             client.create_topic(name, "payload binary not null")

@@ -14,10 +14,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from raftlog.chaos.cluster import ProcessCluster
 from raftlog.client.log_client import LogClient
 from raftlog.spark.session import CHECKPOINTS, SETTINGS
 from tests.bench.figures import Figure
+from tests.bench.place import Place
 from tests.bench.rows import COLUMNS, SCHEMA_DDL, rows
 
 _PIECE_ROWS = 250_000
@@ -47,17 +47,18 @@ _VARIANTS = {
 """Settings of `raftlog.spark.configure`, one by one and together."""
 
 
-def log_to_spark(folder: Path) -> Iterator[Figure]:
+def log_to_spark(place: Place) -> Iterator[Figure]:
     """A stream from the log to nowhere, over a topic that is there already."""
-    with ProcessCluster.start(folder / "log-to-spark") as cluster:
+    with place.cluster("log-to-spark") as cluster:
         with cluster.client() as client:
             client.create_topic("rows", SCHEMA_DDL)
             with client.producer("rows") as producer:
                 for start in range(0, _READ_ROWS, _PIECE_ROWS):
                     producer.append(rows(start, _PIECE_ROWS))
-        ours = query("raftlog", from_log(cluster, "rows"), "noop", {})
+        options = place.spark_options(cluster)
+        ours = query("raftlog", from_log(options, "rows"), "noop", {})
         bare = bare_scan(_READ_ROWS)
-        found = run_queries(folder / "read", {}, {"bare": bare, "log": ours})
+        found = run_queries(place.folder / "read", {}, {"bare": bare, "log": ours})
     yield _throughput(
         "log_to_spark_rows_per_s",
         found["log"],
@@ -66,14 +67,20 @@ def log_to_spark(folder: Path) -> Iterator[Figure]:
     )
 
 
-def spark_to_log(folder: Path) -> Iterator[Figure]:
+def spark_to_log(place: Place) -> Iterator[Figure]:
     """A stream from Parquet files to the log, at Spark's defaults and with the one setting."""
-    files = parquet_files(folder / "parquet", _WRITE_ROWS, _FILES)
-    with ProcessCluster.start(folder / "spark-to-log") as cluster, cluster.client() as client:
+    files = parquet_files(place.folder / "parquet", _WRITE_ROWS, _FILES)
+    with place.cluster("spark-to-log") as cluster, cluster.client() as client:
+        options = place.spark_options(cluster)
         for name, settings in (("default", {}), ("raised", _RAISED)):
-            to_log = query("parquet", {"path": str(files)}, "raftlog", into_log(cluster, name))
+            to_log = query(
+                "parquet",
+                {"path": str(files)},
+                "raftlog",
+                into_log(options, name),
+            )
             to_bare = query("parquet", {"path": str(files)}, "bare-sink", {})
-            found = run_queries(folder / name, settings, {"bare": to_bare, "log": to_log})
+            found = run_queries(place.folder / name, settings, {"bare": to_bare, "log": to_log})
             assert_end(client, name, _ROUNDS * _WRITE_ROWS)
             yield _throughput(
                 f"spark_to_log_{name}_rows_per_s",
@@ -84,21 +91,22 @@ def spark_to_log(folder: Path) -> Iterator[Figure]:
             )
 
 
-def micro_batch(folder: Path) -> Iterator[Figure]:
+def micro_batch(place: Place) -> Iterator[Figure]:
     """Log to log in small micro-batches, compared with a bare source and sink."""
     count = MICRO_ROWS * MICRO_BATCHES
-    with ProcessCluster.start(folder / "micro-batch") as cluster:
+    with place.cluster("micro-batch") as cluster:
         with cluster.client() as client:
             client.create_topic("small", SCHEMA_DDL)
             for start in range(0, count, MICRO_ROWS):
                 client.append("small", rows(start, MICRO_ROWS))
-        source = from_log(cluster, "small") | {"maxOffsetsPerTrigger": str(MICRO_ROWS)}
+        options = place.spark_options(cluster)
+        source = from_log(options, "small") | {"maxOffsetsPerTrigger": str(MICRO_ROWS)}
         bare = bare_batches(MICRO_ROWS, MICRO_BATCHES)
         queries = [
             query("bare-source", bare, "bare-sink", {}) | {"name": "bare"},
-            query("raftlog", source, "raftlog", into_log(cluster, "copy")) | {"name": "log"},
+            query("raftlog", source, "raftlog", into_log(options, "copy")) | {"name": "log"},
         ]
-        told = run_driver(folder / "micro", _RAISED, queries)
+        told = run_driver(place.folder / "micro", _RAISED, queries)
     times_ms = {
         run["name"]: [batch["milliseconds"] for batch in run["batches"]][MICRO_WARM_BATCHES:]
         for run in told
@@ -114,20 +122,28 @@ def micro_batch(folder: Path) -> Iterator[Figure]:
     )
 
 
-def micro_batch_settings(folder: Path) -> Iterator[Figure]:
+def micro_batch_settings(place: Place) -> Iterator[Figure]:
     """The same from log to log under each of the settings that make it fast, and under all of them,
     in turns: each in a JVM of its own, with and without it one after the other."""
     rounds: dict[str, list[float]] = {name: [] for name in _VARIANTS}
-    with ProcessCluster.start(folder / "micro-batch-settings") as cluster:
+    with place.cluster("micro-batch-settings") as cluster:
         with cluster.client() as client:
             client.create_topic("small", SCHEMA_DDL)
             for start in range(0, MICRO_ROWS * MICRO_BATCHES, MICRO_ROWS):
                 client.append("small", rows(start, MICRO_ROWS))
-        source = from_log(cluster, "small") | {"maxOffsetsPerTrigger": str(MICRO_ROWS)}
+        options = place.spark_options(cluster)
+        source = from_log(options, "small") | {"maxOffsetsPerTrigger": str(MICRO_ROWS)}
         for turn in range(_MICRO_TURNS):
             for name, settings in _VARIANTS.items():
-                to_log = query("raftlog", source, "raftlog", into_log(cluster, f"{name}-{turn}"))
-                [run] = run_driver(folder / f"{name}-{turn}", settings, [to_log | {"name": name}])
+                to_log = query(
+                    "raftlog",
+                    source,
+                    "raftlog",
+                    into_log(options, f"{name}-{turn}"),
+                )
+                [run] = run_driver(
+                    place.folder / f"{name}-{turn}", settings, [to_log | {"name": name}]
+                )
                 times = [batch["milliseconds"] for batch in run["batches"]]
                 rounds[name].append(statistics.median(times[MICRO_WARM_BATCHES:]))
     for name, found in rounds.items():
@@ -156,18 +172,14 @@ def parquet_files(folder: Path, count: int, files: int) -> Path:
     return folder
 
 
-def from_log(cluster: ProcessCluster, topic: str) -> dict[str, str]:
-    """The options of a source that reads the whole topic."""
-    return {
-        "raftlog.bootstrap.servers": cluster.servers,
-        "subscribe": topic,
-        "startingOffsets": "earliest",
-    }
+def from_log(log: Mapping[str, str], topic: str) -> dict[str, str]:
+    """The options of a source that reads the whole topic; `log` are those of its cluster."""
+    return {**log, "subscribe": topic, "startingOffsets": "earliest"}
 
 
-def into_log(cluster: ProcessCluster, topic: str) -> dict[str, str]:
-    """The options of a sink that writes the topic."""
-    return {"raftlog.bootstrap.servers": cluster.servers, "topic": topic}
+def into_log(log: Mapping[str, str], topic: str) -> dict[str, str]:
+    """The options of a sink that writes the topic; `log` are those of its cluster."""
+    return {**log, "topic": topic}
 
 
 def query(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import threading
 
 import pytest
 
 from tests.bench.figures import TARGETS, Figure, Level, Target, level_of
-from tests.bench.processes import MemoryWatch, cpu_s, memory_bytes
+from tests.bench.pieces import LONG_PIECES, PIECES, Piece
+from tests.bench.processes import MemoryWatch, cpu_s, memory_bytes, spent_s, thread_times_ns
 from tests.bench.rows import rows
-from tests.bench.run import LONG_PIECES, PIECES, markdown
+from tests.bench.run import markdown
 
 AT_MOST = Target(first_landing=2.0, aim=1.0, lower_is_better=True)
 AT_LEAST = Target(first_landing=100, aim=200, lower_is_better=False)
@@ -45,7 +47,8 @@ def test_a_figure_without_a_target_has_no_level() -> None:
 
 def test_the_table_for_the_document_has_a_row_for_each_figure_with_its_level() -> None:
     figure = Figure(name="append_p50_ms", value=1.25, unit="ms", about="", detail={"max_ms": 9})
-    *_, row = markdown([figure]).splitlines()
+    origin, *_, row = markdown([figure], "--only log", "abc123").splitlines()
+    assert origin == '`make bench ARGS="--only log"` at abc123'
     assert row == "| append_p50_ms | 1.25 ms | 1.5 | 0.72 | first landing | max_ms 9 |"
 
 
@@ -66,6 +69,28 @@ def test_cpu_time_grows_with_work() -> None:
     before_s = cpu_s(os.getpid())
     while cpu_s(os.getpid()) < before_s + 0.02:
         sum(range(10_000))
+
+
+def test_thread_times_grow_with_work_in_any_thread() -> None:
+    before, waits = thread_times_ns(os.getpid()), threading.Event()
+    worker = threading.Thread(target=lambda: (sum(range(2_000_000)), waits.wait(10)))
+    worker.start()
+    try:
+        while spent_s(before, thread_times_ns(os.getpid())) < 0.01:
+            sum(range(10_000))
+        assert worker.native_id in thread_times_ns(os.getpid())
+    finally:
+        waits.set()
+        worker.join()
+
+
+def test_time_between_two_looks_counts_new_threads_whole_and_no_ended_ones() -> None:
+    assert spent_s({1: 5_000_000, 2: 7_000_000}, {1: 9_000_000, 3: 1_000_000}) == 0.005
+
+
+@pytest.mark.parametrize("piece", LONG_PIECES.values(), ids=LONG_PIECES.keys())
+def test_every_piece_names_a_function_that_exists(piece: Piece) -> None:
+    assert callable(piece.load())
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.bench.kafka import figures_of, kafka
+from tests.bench.place import Place
 from tests.kafka_brokers import Jars
 
 JARS = Jars(broker="4.1.1", connector="4.2.0", spark="", class_path="")
@@ -23,7 +24,7 @@ def run(name: str, *milliseconds: int) -> dict[str, Any]:
 def test_without_the_jars_the_piece_is_left_out_and_one_line_says_why(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert list(kafka(tmp_path / "work", tmp_path)) == []
+    assert list(kafka(Place(name="log", folder=tmp_path / "work"), tmp_path)) == []
     [line] = capsys.readouterr().err.splitlines()
     assert "left out" in line
     assert "scripts/kafka.sh" in line

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench.place import Place
 from tests.bench.replay import replay
 
 TOPICS = 60
@@ -20,6 +21,6 @@ for each topic."""
 def test_no_member_campaigns_against_a_leader_while_all_topics_replay_their_logs(
     tmp_path: Path,
 ) -> None:
-    (figure,) = replay(TOPICS, ENTRIES)(tmp_path)
+    (figure,) = replay(TOPICS, ENTRIES)(Place(name="replay", folder=tmp_path))
     assert figure.detail["groups_led"] == TOPICS + 1
     assert figure.value <= AGAIN_MAX

@@ -1,0 +1,148 @@
+"""Where a piece measures: in a folder of its own, with nodes of one tree, open or closed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from raftlog.chaos.cluster import ProcessCluster, free_ports
+from raftlog.errors import DeadlineExceeded
+
+THIS_TREE = "this tree"
+"""The name of the checkout that this program belongs to."""
+
+_IDENTITY = "bench"
+_FAR = {"requests-per-s": 10**9, "in-bytes-per-s": 10**15, "out-bytes-per-s": 10**15}
+"""Quotas that throttle no client here."""
+_RIGHTS = "read,write,create,alter,delete,admin,cluster"
+_COMMAND_S = 120.0
+
+
+class CannotRun(Exception):
+    """A tree lacks what a piece needs, or what the piece needs is not installed; says what."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Starts the clusters of one piece."""
+
+    name: str
+    """Of what is measured, as tables show it."""
+    folder: Path
+    closed: bool = False
+    """With TLS, tokens, grants, quotas, an audit log and metrics."""
+    environment: Mapping[str, str] | None = None
+    """That of the tree whose `raftlog` runs. Default: that of this process."""
+
+    def cluster(
+        self,
+        name: str = "",
+        *,
+        nodes: int = 3,
+        settings: Sequence[str] = (),
+        port: int | None = None,
+    ) -> ProcessCluster:
+        """A cluster of the tree in the folder of this name, or in the piece's own folder. The
+        arguments are those of `ProcessCluster.start`. Raises `CannotRun`."""
+        data = self.folder / name if name else self.folder / "data"
+        # The `ProcessCluster` of an older tree may lack parameters that are not needed there.
+        given: dict[str, Any] = {"nodes": nodes, "settings": settings, "port": port}
+        if self.environment is not None:
+            given["environment"] = self.environment
+        return self._started(data, given) if not self.closed else self._closed(data, given)
+
+    def _started(self, data: Path, given: Mapping[str, Any]) -> ProcessCluster:
+        try:
+            return ProcessCluster.start(data, **given)
+        except DeadlineExceeded as error:
+            if self.name == THIS_TREE:
+                raise
+            raise CannotRun(f"{self.name}: {error}") from error
+
+    def _closed(self, data: Path, given: Mapping[str, Any]) -> ProcessCluster:
+        nodes, port, settings = given["nodes"], given["port"], given["settings"]
+        if port is not None:
+            raise CannotRun("it chooses the ports of its nodes, and a closed node needs three")
+        secrets = self.folder / f"secrets-{data.name}"
+        is_new = not secrets.exists()
+        if is_new:
+            self._make_token(secrets)
+        closing = {
+            "settings": (*settings, *_closing(secrets, nodes)),
+            "port": free_ports(3 * nodes),
+            "tls": True,
+            "token": _token(secrets),
+        }
+        cluster = self._started(data, {**given, **closing})
+        if is_new:
+            self._grant(cluster)
+        return cluster
+
+    def client_environment(self, cluster: ProcessCluster) -> dict[str, str]:
+        """For a client in a process of its own: what it trusts, and the token that it shows."""
+        environment = dict(os.environ if self.environment is None else self.environment)
+        if self.closed:
+            environment["RAFTLOG_CLIENT__TLS_CA_FILE"] = str(_authority(cluster))
+            environment["RAFTLOG_CLIENT__TOKEN"] = cluster.token
+        return environment
+
+    def spark_options(self, cluster: ProcessCluster) -> dict[str, str]:
+        """The options of a source or sink of the cluster."""
+        options = {"raftlog.bootstrap.servers": cluster.servers}
+        if self.closed:
+            options["raftlog.tls.ca.file"] = str(_authority(cluster))
+            options["raftlog.auth.token"] = cluster.token
+        return options
+
+    # ------------------------------------------------------------ closed
+
+    def _make_token(self, secrets: Path) -> None:
+        secrets.mkdir()
+        token = self._command("tokens", "add", _IDENTITY, "--file", str(secrets / "tokens"))
+        (secrets / _IDENTITY).write_text(token)
+
+    def _grant(self, cluster: ProcessCluster) -> None:
+        """Rights and quotas, which the tree's own program sets."""
+        environment = self.client_environment(cluster)
+        servers = ("--servers", cluster.servers)
+        far = [text for limit, most in _FAR.items() for text in (f"--{limit}", str(most))]
+        grant = ("acl", "grant", _IDENTITY, _RIGHTS, "--all", "--yes", *servers)
+        self._command(*grant, environment=environment)
+        self._command("quota", "set", _IDENTITY, *far, *servers, environment=environment)
+
+    def _command(self, *arguments: str, environment: Mapping[str, str] | None = None) -> str:
+        """What `raftlog` prints. Raises `CannotRun`."""
+        done = subprocess.run(
+            [sys.executable, "-m", "raftlog", *arguments],
+            env=environment or self.environment,
+            capture_output=True,
+            text=True,
+            timeout=_COMMAND_S,
+        )
+        if done.returncode:
+            said = done.stderr.strip().splitlines()
+            raise CannotRun(f"{self.name}: raftlog {' '.join(arguments[:2])}: {' '.join(said)}")
+        return done.stdout
+
+
+def _closing(secrets: Path, nodes: int) -> list[str]:
+    return [
+        f"tls.peer_port_offset={nodes}",
+        f"auth.tokens_file={secrets / 'tokens'}",
+        f"audit.file={secrets / 'audit-{node}.jsonl'}",
+        f"metrics.listen=127.0.0.1:+{2 * nodes}",
+        f"metrics.token={_token(secrets)}",
+    ]
+
+
+def _token(secrets: Path) -> str:
+    return f"file:{secrets / _IDENTITY}"
+
+
+def _authority(cluster: ProcessCluster) -> Path:
+    return cluster.data / "tls" / "ca.pem"
