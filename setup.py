@@ -79,6 +79,7 @@ DEV = [
     "pytest-timeout>=2.3,<3",
     "pytest-xdist>=3.8,<4",
     "hypothesis>=6.110,<7",
+    "nats-py>=2.12,<3",  # a peer in make bench
     "grafana-foundation-sdk",
     "ruff>=0.17,<0.18",
     "grpcio-tools==1.85.1",
