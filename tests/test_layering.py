@@ -311,6 +311,10 @@ PACKAGES = {
         )
     ),
     "raftlog.bench": Package(ours=("raftlog.client",), third_party=("pyarrow",)),
+    "raftlog.bench.profile": Package(
+        ours=("raftlog.bench", "raftlog.client", "raftlog.config"),
+        third_party=("grpc", "opentelemetry"),
+    ),
     "raftlog.cli": Package(
         ours=(
             "raftlog.changing_files",
@@ -321,6 +325,7 @@ PACKAGES = {
             "raftlog.config_hosts",
             "raftlog.config_metrics",
             "raftlog.config_tls",
+            "raftlog.config_tracing",
             "raftlog.crash_dumps",
             "raftlog.chaos",
             "raftlog.bench",

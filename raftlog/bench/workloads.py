@@ -55,7 +55,7 @@ def scratch_topic(client: LogClient) -> Iterator[TopicInfo]:
 
 def append_latency(client: LogClient, plan: Plan) -> Measured:
     """Append one record at a time, the next when the last is durable on a majority and readable."""
-    batches = [_batch(1, plan.record_bytes) for _ in range(_DISTINCT_BATCHES)]
+    batches = one_record(plan)
     with scratch_topic(client) as topic:
         watch = Stopwatch(warm_up_s=plan.warm_up_s, seconds=plan.seconds)
         turn = 0
@@ -161,6 +161,11 @@ WORKLOADS: dict[str, Callable[[LogClient, Plan], Measured]] = {
     "read": reads,
 }
 """By the names that `raftlog bench --only` takes, in the order of execution."""
+
+
+def one_record(plan: Plan) -> list[pa.RecordBatch]:
+    """Batches of one record each, to be used in turn."""
+    return [_batch(1, plan.record_bytes) for _ in range(_DISTINCT_BATCHES)]
 
 
 def _large(plan: Plan) -> list[pa.RecordBatch]:

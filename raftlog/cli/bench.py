@@ -11,11 +11,13 @@ import typer
 
 from raftlog import __version__
 from raftlog.cli.output import Format, FormatOption, plain, say, show_json, show_table
-from raftlog.cli.session import ServersOption, session_of
+from raftlog.cli.session import ServersOption, Session, session_of
+from raftlog.config_tracing import check_tracing
 from raftlog.errors import InvalidOption, RaftlogError
 
 if TYPE_CHECKING:
     from raftlog.bench.measure import Measured
+    from raftlog.bench.workloads import Plan
     from raftlog.client.log_client import LogClient
 
 _MIB = 1024 * 1024
@@ -51,6 +53,18 @@ def bench(
     compression: Annotated[
         str, typer.Option(help="Of batches and read; records uses the client's setting.")
     ] = "none",
+    profile: Annotated[
+        bool,
+        typer.Option(
+            "--profile",
+            help="Instead show where a single append spends its time, by stage. The nodes must "
+            "send their spans here: start them with --set tracing.endpoint=http://127.0.0.1:4317.",
+        ),
+    ] = False,
+    spans_at: Annotated[
+        str,
+        typer.Option(metavar="HOST:PORT", help="With --profile: where the nodes send their spans."),
+    ] = "127.0.0.1:4317",
     servers: ServersOption = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
@@ -76,17 +90,40 @@ def bench(
         read_bytes=read_mib * _MIB,
         compression=compression,
     )
-    with session_of(context, servers).connect() as client:
+    session = session_of(context, servers)
+    if profile:
+        _profile(session, sizes, spans_at, output)
+    else:
+        _measure(session, chosen, sizes, output)
+
+
+def _measure(session: Session, chosen: list[str], sizes: Plan, output: Format) -> None:
+    from raftlog.bench.workloads import WORKLOADS
+
+    with session.connect() as client:
         about = _about(client)
         found = []
         for name in WORKLOADS:
             if name in chosen:
-                say(f"{name}: {warm_up:g} s of warm-up, {seconds:g} s measured")
+                say(f"{name}: {sizes.warm_up_s:g} s of warm-up, {sizes.seconds:g} s measured")
                 found.append(WORKLOADS[name](client, sizes))
     if output is Format.JSON:
         show_json({"about": about, "results": [_as_object(each) for each in found]})
     else:
         _show(about, found)
+
+
+def _profile(session: Session, sizes: Plan, spans_at: str, output: Format) -> None:
+    check_tracing(f"http://{spans_at}", "--profile")
+    from raftlog.bench.profile import profile
+
+    say(f"append: {sizes.warm_up_s:g} s of warm-up, {sizes.seconds:g} s measured")
+    stages = profile(session.client_settings(), sizes, spans_at)
+    if output is Format.JSON:
+        show_json({"stages": [plain(each) for each in stages]})
+        return
+    rows = [(each.name, f"{each.p50_us:,.0f}", f"{each.p99_us:,.0f}", each.what) for each in stages]
+    show_table(("STAGE", "P50 US", "P99 US", "WHAT"), rows)
 
 
 def _about(client: LogClient) -> dict[str, Any]:

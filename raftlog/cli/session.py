@@ -49,6 +49,13 @@ class Session:
         client = self.settings.client.with_arguments(token=f"file:{file}")
         return replace(self, settings=self.settings.model_copy(update={"client": client}))
 
+    def client_settings(self) -> ClientSettings:
+        """The settings of a client, with the token of `raftlog login` if they name no other."""
+        settings = self.settings.client
+        if not settings.token and settings.tls_ca_file and token_file(settings).exists():
+            return self.with_token(token_file(settings)).settings.client
+        return settings
+
     def connect(self, patience_s: float | None = None) -> LogClient:
         """A client of the cluster that --servers or the settings name. It contacts nobody yet.
 
@@ -58,9 +65,7 @@ class Session:
         from raftlog.client.connection import LOGGER
 
         tell(LOGGER)
-        settings = self.settings.client
-        if not settings.token and settings.tls_ca_file and token_file(settings).exists():
-            settings = self.with_token(token_file(settings)).settings.client
+        settings = self.client_settings()
         if patience_s is not None:
             shorter_s = min(patience_s, settings.request_timeout_s)
             settings = settings.with_arguments(request_timeout_s=shorter_s)

@@ -115,7 +115,8 @@ class Traces:
             ended(span, failure, {"raftlog.sent_bytes": count.sent_bytes})
 
     def _asked(self, span: Span, request: object) -> None:
-        """Say what the call is about."""
+        """Say what the call is about, and when it was read."""
+        span.add_event("decoded")
         group = getattr(request, "group", None)
         if group is not None:
             local = self._find(group)

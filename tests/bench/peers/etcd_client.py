@@ -21,7 +21,7 @@ _KEYS = 500
 _TIMEOUT_S = 30.0
 _OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 
-pb, services = grpc.protos_and_services("tests/bench/peers/etcd.proto")  # type: ignore[attr-defined]
+pb, services = grpc.protos_and_services("tests/bench/peers/etcd.proto")  # type: ignore
 
 
 class Client:
