@@ -350,7 +350,7 @@ class WriterBytesExceeded(WriteRefused):
     option: str = ""
     """The setting behind the limit, if there is one."""
     advice: str = ""
-    """How to raise a limit that is a quota. Empty under rules 1, whose limit is fixed."""
+    """How to raise a limit that is a quota; "": it is a setting."""
 
     cause_text = (
         "The open batch of writer {writer!r} would have {staged_bytes} staged bytes; the limit "
