@@ -120,7 +120,7 @@ def problem_of_schema(schema: Schema) -> str | None:
 
 
 def digest_schema(digest: StateDigest, schema: Schema) -> None:
-    """Write all of the schema into `digest`. That of a first version is what it always was."""
+    """Write all of the schema into `digest`."""
     digest.number(schema.version)
     digest.number(len(schema.fields))
     for field in schema.fields:
