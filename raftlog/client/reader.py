@@ -255,7 +255,6 @@ class TopicReader:
             mark=mark,
             field_ids=self._field_ids,
             all_fields=False,
-            takes_runs=True,
             verify=verify,
         )
 

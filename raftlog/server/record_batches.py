@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from raftlog.checksum import chain, crc32c
-from raftlog.core.types import Offset
 from raftlog.errors import MalformedRequest, SchemaMismatch, UnknownSchemaVersion
 from raftlog.machines.commands import BatchSummary, TopicInfo
 from raftlog.machines.schema import Field, Schema
 from raftlog.machines.widening import widens_floats
 from raftlog.wire.batch import BatchHeader
-from raftlog.wire.calls import BatchReply, ReadCall
-from raftlog.wire.runs import Runs
 
 
 def checked_summary(
@@ -112,19 +109,3 @@ def column_slices(
         columns=tuple(kept),
     )
     return sliced, ranges
-
-
-def batch_reply(call: ReadCall, start: Offset, batch: BatchHeader, runs: Runs) -> BatchReply:
-    """What `Read` answers with a batch whose first record has offset `start`.
-
-    Raises `MalformedRequest` for several runs if the client is of a version that knows only one:
-    it would take the records' timestamps, writers and epochs for missing ones.
-    """
-    if len(runs) > 1 and not call.takes_runs:
-        end = start + batch.record_count
-        raise MalformedRequest(
-            call="Read",
-            what=f"the batch at [{start}, {end}) has records of {len(runs)} writes, "
-            "and the client is of a version that reads only batches of one",
-        )
-    return BatchReply(start=start, batch=batch, runs=runs)

@@ -77,7 +77,7 @@ from raftlog.server.meters import Meters
 from raftlog.server.node import Node
 from raftlog.server.order import SenderOrder
 from raftlog.server.placing import PlacingServices
-from raftlog.server.record_batches import batch_reply, checked_summary, column_slices
+from raftlog.server.record_batches import checked_summary, column_slices
 from raftlog.server.refused import Accepted, accepted, check_sense, error_of
 from raftlog.server.rights import Rights
 from raftlog.wire import calls
@@ -445,7 +445,7 @@ class Services:
                 body = b"".join(batch.body_slices(ranges))
                 if call.verify:
                     batch.check()
-            yield batch_reply(call, batch.start, header, batch.runs), body
+            yield calls.BatchReply(start=batch.start, batch=header, runs=batch.runs), body
             position = batch.end
             budget -= len(body)
             if budget <= 0:

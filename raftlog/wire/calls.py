@@ -283,8 +283,7 @@ class ReadCall:
 
     `mark` is a high-water mark the caller knows to exist (so `end <= mark`); a replica that has
     applied less waits briefly, then answers `NotYet`. `field_ids` are the columns wanted; with
-    `all_fields` they are ignored. None wanted is valid (counting). `takes_runs`: the client reads
-    batches of several runs. An older client does not say so, and gets `MalformedRequest` for them.
+    `all_fields` they are ignored. None wanted is valid (counting).
     `verify`: the client got other bytes than were written, so the replica is to check its own
     copies of these batches; it answers `CorruptFile` if they are damaged, and heals them.
     """
@@ -296,7 +295,6 @@ class ReadCall:
     mark: Offset
     field_ids: tuple[int, ...]
     all_fields: bool
-    takes_runs: bool
     verify: bool = False
 
 

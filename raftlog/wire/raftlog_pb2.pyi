@@ -923,7 +923,7 @@ class ReadableRange(_message.Message):
     def __init__(self, log_start_offset: _Optional[int] = ..., high_water_mark: _Optional[int] = ..., record_bytes: _Optional[int] = ...) -> None: ...
 
 class ReadCall(_message.Message):
-    __slots__ = ("group", "incarnation", "start", "end", "mark", "field_ids", "all_fields", "takes_runs", "verify")
+    __slots__ = ("group", "incarnation", "start", "end", "mark", "field_ids", "all_fields", "verify")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
@@ -931,7 +931,6 @@ class ReadCall(_message.Message):
     MARK_FIELD_NUMBER: _ClassVar[int]
     FIELD_IDS_FIELD_NUMBER: _ClassVar[int]
     ALL_FIELDS_FIELD_NUMBER: _ClassVar[int]
-    TAKES_RUNS_FIELD_NUMBER: _ClassVar[int]
     VERIFY_FIELD_NUMBER: _ClassVar[int]
     group: int
     incarnation: str
@@ -940,9 +939,8 @@ class ReadCall(_message.Message):
     mark: int
     field_ids: _containers.RepeatedScalarFieldContainer[int]
     all_fields: bool
-    takes_runs: bool
     verify: bool
-    def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., mark: _Optional[int] = ..., field_ids: _Optional[_Iterable[int]] = ..., all_fields: _Optional[bool] = ..., takes_runs: _Optional[bool] = ..., verify: _Optional[bool] = ...) -> None: ...
+    def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., mark: _Optional[int] = ..., field_ids: _Optional[_Iterable[int]] = ..., all_fields: _Optional[bool] = ..., verify: _Optional[bool] = ...) -> None: ...
 
 class BatchReply(_message.Message):
     __slots__ = ("start", "batch", "timestamp_us", "term", "writer", "epoch", "runs")

@@ -29,7 +29,6 @@ def main() -> None:
         mark=mark,
         field_ids=(),
         all_fields=True,
-        takes_runs=True,
         verify=False,
     )
     rows, turn = 0, 0

@@ -91,7 +91,6 @@ def read_call(topic: TopicInfo, start: int, end: int, mark: int) -> ReadCall:
         mark=mark,
         field_ids=(),
         all_fields=True,
-        takes_runs=True,
     )
 
 

@@ -50,7 +50,6 @@ def read_first(connection: Connection, address: str, topic: TopicInfo) -> None:
         mark=Offset(1),
         field_ids=(),
         all_fields=True,
-        takes_runs=True,
     )
     assert len(list(connection.stream(address, READ, call, DEADLINE_S))) == 1
 

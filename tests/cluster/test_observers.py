@@ -61,7 +61,7 @@ def read_at(
     """The rows [0, end) as this one node has them."""
     call = ReadCall(
         group=topic.group, incarnation=topic.incarnation, start=Offset(0), end=Offset(end),
-        mark=Offset(end), field_ids=(), all_fields=True, takes_runs=True, verify=False,
+        mark=Offset(end), field_ids=(), all_fields=True, verify=False,
     )  # fmt: skip
     found: list[int] = []
     for reply, body in connection.stream(address, READ, call, TRY_S):

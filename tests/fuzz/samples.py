@@ -114,9 +114,7 @@ def frames(topic: TopicInfo, trimmed: TopicInfo, store_uuid: str, address: str) 
         "ListWriters": ListWriters(**named, after="", writer=""),
         "RemoveWriter": RemoveWriterCall(**named, writer="nobody"),
         "ReadHighWaterMark": ReadHighWaterMark(**named),
-        "Read": ReadCall(
-            **named, start=0, end=1, mark=1, field_ids=(1, 2), all_fields=False, takes_runs=True
-        ),
+        "Read": ReadCall(**named, start=0, end=1, mark=1, field_ids=(1, 2), all_fields=False),
         "ReadSizes": ReadSizes(
             **named, start=0, end=1, mark=1, pieces_max=4, where=_WHERE, where_version=1
         ),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from array import array
 from dataclasses import replace
 
 import pytest
 
 from raftlog.core.types import GroupId, NodeId
-from raftlog.errors import MalformedRequest, SchemaMismatch, UnknownSchemaVersion
+from raftlog.errors import SchemaMismatch, UnknownSchemaVersion
 from raftlog.machines.commands import BatchSummary, TopicInfo
 from raftlog.machines.evolution import ADD, DROP, RENAME, SET_TYPE, ColumnChange, evolved
 from raftlog.machines.rules import RULES_LATEST
@@ -16,10 +15,7 @@ from raftlog.machines.schema import Schema
 from raftlog.records.arrow_types import schema_of
 from raftlog.records.batch_codec import encode_batch
 from raftlog.records.conform import batch_from_rows
-from raftlog.server.record_batches import batch_reply, checked_summary
-from raftlog.wire.batch import BatchHeader
-from raftlog.wire.calls import ReadCall
-from raftlog.wire.runs import Runs
+from raftlog.server.record_batches import checked_summary
 
 SCHEMA = schema_of("id BIGINT, delay INT")
 TOPIC = TopicInfo(
@@ -31,41 +27,6 @@ TOPIC = TopicInfo(
     created_us=1,
     rules=RULES_LATEST,
 )
-HEADER = BatchHeader(record_count=3, schema_version=1, columns=())
-ONE = Runs.of_one(count=3, timestamp_us=5, term=1, epoch=-1, writer="")
-TWO = Runs(
-    counts=array("q", (1, 2)),
-    timestamps_us=array("q", (5, 6)),
-    terms=array("q", (1, 1)),
-    epochs=array("q", (-1, -1)),
-    writers=array("q", (0, 0)),
-    names=("",),
-)
-
-
-def call(*, takes_runs: bool) -> ReadCall:
-    return ReadCall(
-        group=1,
-        incarnation="1f",
-        start=0,
-        end=3,
-        mark=3,
-        field_ids=(),
-        all_fields=True,
-        takes_runs=takes_runs,
-    )
-
-
-@pytest.mark.parametrize(("takes_runs", "runs"), [(True, ONE), (True, TWO), (False, ONE)])
-def test_a_client_gets_the_batches_that_it_can_read(takes_runs: bool, runs: Runs):
-    reply = batch_reply(call(takes_runs=takes_runs), 40, HEADER, runs)
-    assert (reply.start, reply.batch, reply.runs) == (40, HEADER, runs)
-
-
-def test_a_client_that_knows_one_run_is_refused_a_batch_of_several():
-    with pytest.raises(MalformedRequest, match=r"\[40, 43\) has records of 2 writes") as refused:
-        batch_reply(call(takes_runs=False), 40, HEADER, TWO)
-    assert "same major version" in refused.value.remedy
 
 
 def with_changes(*changes: ColumnChange) -> TopicInfo:

@@ -46,7 +46,7 @@ def test_an_epoch_that_overwrites_needs_the_right_to_delete_too(
     cluster = Cluster()
     rights = Rights(AuthSettings(), asked=True)
     held = {Right.WRITE, Right.DELETE} - {missing}
-    looking(rights.look, [[key_value("eve", TOPIC, *held)]])
+    looking(partial(rights.look, has_store=True), [[key_value("eve", TOPIC, *held)]])
     info = cluster.machine.topic("t")
     assert isinstance(info, TopicInfo)
     key = EpochKey(writer="w", query_id="q", run="r", epoch=0, streaming=True)

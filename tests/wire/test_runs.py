@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from raftlog.errors import MalformedRequest
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.batch import BatchHeader, ColumnChunk
-from raftlog.wire.calls import READ, BatchReply, ReadCall
-from raftlog.wire.codec import decode_reply, decode_request, encode_reply
+from raftlog.wire.calls import READ, BatchReply
+from raftlog.wire.codec import decode_reply, encode_reply
 from raftlog.wire.codec_runs import decode_runs, encode_runs
 from raftlog.wire.framing import Unreadable, join
 from raftlog.wire.runs import Runs
@@ -100,22 +100,6 @@ def test_a_batch_of_one_run_is_the_frame_of_versions_without_runs(
     reply = BatchReply(start=40, batch=HEADER, runs=one_run(writer=writer, epoch=epoch))
     assert encode_reply(READ, reply, b"body") == bytes.fromhex(frame)
     assert decode_reply(READ, bytes.fromhex(frame)) == (reply, b"body")
-
-
-def test_a_client_without_runs_does_not_say_that_it_takes_them():
-    """Its call, as recorded."""
-    frame = bytes.fromhex("010000000f0000000803120231661828202b283232010100")
-    found, _ = decode_request(READ, frame)
-    assert found == ReadCall(
-        group=3,
-        incarnation="1f",
-        start=40,
-        end=43,
-        mark=50,
-        field_ids=(1,),
-        all_fields=False,
-        takes_runs=False,
-    )
 
 
 def test_thousands_of_runs_stay_small():
