@@ -313,9 +313,7 @@ class Stage:
         if not line:
             why = _reason(self.log_file("up").read_text().strip())
             with_make = (
-                '\n  With make, in the source: make demo ARGS="--port 7501"'
-                if "--port" in why
-                else ""
+                '\n  In the source, run make demo ARGS="--port 7501"' if "--port" in why else ""
             )
             raise StoryError(f"The nodes did not start. {why}{with_make}")
         self._pids = {row["node"]: row["pid"] for row in json.loads(line)["nodes"]}
