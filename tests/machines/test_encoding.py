@@ -106,7 +106,7 @@ KNOWN: list[tuple[Outcome, bytes]] = [
         b"5=[1 4;6=5;7=1;8=[1 20(1=1:g;2=6;);9=7;);)",
     ),
     (NodeAdded(known_before=True), b"21(1=1;)"),
-    (DutySet(draining=True, leaving=True), b"22(1=1;2=1;)"),
+    (DutySet(draining=True, leaving=False), b"22(1=1;)"),
     (NodeRetired(known_before=True), b"23(1=1;)"),
     (GroupPlaced(generation=3), b"24(1=3;)"),
     (PlacementReported(done=True), b"25(1=1;)"),

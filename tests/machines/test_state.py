@@ -42,6 +42,7 @@ from raftlog.machines.extents import ExtentIndex
 from raftlog.machines.limits import ControllerLimits, TopicLimits
 from raftlog.machines.outcomes import Configured, SnapshotPointApplied, Trimmed
 from raftlog.machines.rules import RULES_LATEST
+from raftlog.machines.schema import Schema
 from raftlog.machines.settings import SETTINGS, TopicSetting
 from raftlog.machines.state import ControllerState, TopicState
 from raftlog.machines.topic import TopicMachine
@@ -455,6 +456,10 @@ def _defects(state: TopicState) -> Iterator[tuple[str, TopicState]]:
     extents, producers, writers = state.extents, state.producers, state.writers
     yield "a number of -1", replace(state, rules=0)
     yield "a number of -1", replace(state, unused_bytes=-1)
+    for schema in (SCHEMA, Schema(version=2, fields=())):
+        yield "that no topic comes to", replace(state, schemas=(schema,))
+    later = Schema(version=2, fields=SCHEMA.fields)
+    yield "2 schemas; there is one at most", replace(state, schemas=(later, later))
     yield "digest of 3 bytes", replace(state, extents=replace(extents, digest=b"abc"))
     for name in ("position_offsets", "position_bytes"):
         odd = replace(extents, **{name: getattr(extents, name) + b"1"})
