@@ -79,8 +79,8 @@ _WHERE = (
 
 
 def frames(topic: TopicInfo, trimmed: TopicInfo, store_uuid: str, address: str) -> dict[str, bytes]:
-    """By call. `topic` has the columns of `DDL` and some records, which Trim and Overwrite spare:
-    they name `trimmed`. The node is number 1."""
+    """By call. `topic` has the columns of `DDL` and some records, which Trim spares: it
+    names `trimmed`. The node is number 1."""
     rows = pa.RecordBatch.from_pylist(
         [{"id": each, "text": f"text {each}"} for each in range(20)],
         schema=pa.schema([("id", pa.int64()), ("text", pa.string())]),
@@ -110,7 +110,7 @@ def frames(topic: TopicInfo, trimmed: TopicInfo, store_uuid: str, address: str) 
         "DescribeTopic": DescribeTopic(name=topic.name),
         "ListTopics": ListTopics(),
         "Append": AppendCall(**named, producer=_RUN, sequence=0, **batched),
-        **_of_epochs(named, key, batched, trimmed),
+        **_of_epochs(named, key, batched),
         "ListWriters": ListWriters(**named, after="", writer=""),
         "RemoveWriter": RemoveWriterCall(**named, writer="nobody"),
         "ReadHighWaterMark": ReadHighWaterMark(**named),
@@ -133,11 +133,10 @@ def frames(topic: TopicInfo, trimmed: TopicInfo, store_uuid: str, address: str) 
 
 
 def _of_epochs(
-    named: dict[str, object], key: EpochKey, batched: dict[str, object], trimmed: TopicInfo
+    named: dict[str, object], key: EpochKey, batched: dict[str, object]
 ) -> dict[str, object]:
     flags = {"keep_on_mismatch": False, "create_writer": False, "transient_writer": False}
     reference = AttemptReference(attempt=_RUN, entry_count=1, record_count=20, chained_crc=1)
-    other = {"group": trimmed.group, "incarnation": trimmed.incarnation}
     return {
         "Stage": StageCall(
             **named, key=key, attempt=_RUN, number=0, create_writer=False, **batched
@@ -145,7 +144,6 @@ def _of_epochs(
         "CommitEpoch": CommitEpochCall(
             **named, key=key, attempts=(reference,), schema_version=1, **flags
         ),
-        "Overwrite": CommitEpochCall(**other, key=key, attempts=(), schema_version=1, **flags),
         "AbortEpoch": AbortEpochCall(**named, key=key),
     }
 

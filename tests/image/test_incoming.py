@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -154,6 +155,19 @@ def test_a_byte_that_is_not_the_senders_is_found_wherever_it_is() -> None:
         assert isinstance(receiver.finish(name), CorruptFile)
         receiver.write(name, 0, data)
         assert receiver.finish(name) is None
+
+
+def test_history_whose_records_are_not_those_that_the_manifest_means_is_refused() -> None:
+    """The file is whole: only the digest of its records tells it."""
+    fs = behind().fs
+    kept, sent = SENDER.image.history
+    image = replace(SENDER.image, history=(kept, replace(sent, digest=kept.digest)))
+    receiver = Incoming(fs, FOLDER, TOPIC)
+    receiver.begin(image, read_image(fs, FOLDER).image.names(), len(SENT[sent.name]))
+    receiver.write(sent.name, 0, SENT[sent.name])
+    refused = receiver.finish(sent.name)
+    assert isinstance(refused, CorruptFile)
+    assert "are not those that its manifest means" in refused.problem
 
 
 class Killed(BaseException):
