@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,7 +14,7 @@ from tests.bench.disk import NEVER_COMPACTED, views_of, wait_compacted
 from tests.bench.figures import Figure
 from tests.bench.place import Place
 from tests.bench.rows import SCHEMA_DDL, rows
-from tests.bench.spark import bare_scan, from_log, query, run_queries
+from tests.bench.spark import Run, bare_scan, from_log, median_rate, query, run_queries
 
 _ROWS = 1_000_000
 _BATCH_ROWS = 100
@@ -39,9 +38,9 @@ def crumbs(place: Place) -> Iterator[Figure]:
         history_bytes = max(view.history_bytes for view in views_of(client, [topic]))
     about = f"{_ROWS:,} rows of five columns, written in batches of {_BATCH_ROWS}"
     rates = {
-        "before_rows_per_s": statistics.median(before["log"]),
-        "after_rows_per_s": statistics.median(after["log"]),
-        "bare_source_rows_per_s": statistics.median(after["bare"]),
+        "before_rows_per_s": median_rate(before["log"]),
+        "after_rows_per_s": median_rate(after["log"]),
+        "bare_source_rows_per_s": median_rate(after["bare"]),
     }
     yield Figure(
         name="crumbs_scan_ratio",
@@ -68,7 +67,7 @@ def _write(client: LogClient, topic: TopicInfo) -> None:
             pass
 
 
-def _scans(place: Place, cluster: ProcessCluster, name: str) -> dict[str, list[float]]:
-    """Rows a second of each scan but the first, and of as many rows from a bare source."""
+def _scans(place: Place, cluster: ProcessCluster, name: str) -> dict[str, list[Run]]:
+    """Each scan but the first, and as many of a bare source."""
     scan = query("raftlog", from_log(place.spark_options(cluster), "crumbs"), "noop", {})
     return run_queries(place.folder / name, {}, {"log": scan, "bare": bare_scan(_ROWS)})

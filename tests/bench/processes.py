@@ -20,6 +20,20 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
+def tree_cpu_s(pid: int) -> float:
+    """User and system time of the process, of all that it started, and of those that have ended."""
+    ticks, waiting = 0, [pid]
+    while waiting:
+        each = waiting.pop()
+        try:
+            fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has just ended
+        ticks += sum(map(int, fields[11:15]))  # its own, and that of children it has waited for
+        waiting += children([each])[each]
+    return ticks / _TICKS_PER_S
+
+
 def thread_times_ns(pid: int) -> dict[int, int]:
     """The processor time of each thread that the process has now, in nanoseconds."""
     found = {}

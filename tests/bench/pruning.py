@@ -4,7 +4,6 @@ Spark's noop sink, all in one JVM, in turns.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,7 +11,7 @@ from raftlog.spark.session import SETTINGS
 from tests.bench.figures import Figure
 from tests.bench.place import Place
 from tests.bench.rows import WIDE_COLUMNS, WIDE_DDL, rows, wide
-from tests.bench.spark import bare_scan, run_queries
+from tests.bench.spark import bare_scan, median_rate, run_queries
 
 _ROWS = 32_000_000
 _PIECE_ROWS = 250_000
@@ -43,7 +42,7 @@ def pruning(place: Place) -> Iterator[Figure]:
                 "bare_two": bare_scan(_ROWS, _OF_TEN),
             },
         )
-    medians = {name: statistics.median(found) for name, found in rates.items()}
+    medians = {name: median_rate(found) for name, found in rates.items()}
     about = f"of {_ROWS:,} rows of ten columns into Spark's noop, local[2], configured"
     detail = {f"{name}_rows_per_s": rate for name, rate in medians.items()}
     detail |= {f"{name}_ms": 1000 * _ROWS / rate for name, rate in medians.items()}

@@ -9,15 +9,18 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
+from raftlog.chaos.cluster import ProcessCluster
 from raftlog.client.log_client import LogClient
 from raftlog.spark.session import CHECKPOINTS, SETTINGS
 from tests.bench.figures import Figure
 from tests.bench.place import Place
+from tests.bench.processes import cpu_s
 from tests.bench.rows import COLUMNS, SCHEMA_DDL, rows
 
 _PIECE_ROWS = 250_000
@@ -33,6 +36,7 @@ MICRO_WARM_BATCHES = 30
 
 _MICRO_TURNS = 3
 
+_MILLION = 1_000_000
 _RAISED = {"spark.sql.execution.arrow.maxBytesPerBatch": "2147483647"}
 _OF_START = {each.key: each.value for each in SETTINGS if each.at_start}
 CONFIGURED = {each.key: each.value for each in (*SETTINGS, CHECKPOINTS)}
@@ -58,13 +62,16 @@ def log_to_spark(place: Place) -> Iterator[Figure]:
         options = place.spark_options(cluster)
         ours = query("raftlog", from_log(options, "rows"), "noop", {})
         bare = bare_scan(_READ_ROWS)
+        before_s = _nodes_cpu_s(cluster)
         found = run_queries(place.folder / "read", {}, {"bare": bare, "log": ours})
+        spent_s = _nodes_cpu_s(cluster) - before_s
     yield _throughput(
         "log_to_spark_rows_per_s",
         found["log"],
         f"{_READ_ROWS:,} rows of five columns from the log to noop, local[2]",
-        {"bare_source_rows_per_s": statistics.median(found["bare"])},
+        {"bare_source_rows_per_s": median_rate(found["bare"])},
     )
+    yield from _cpu_figures("log_to_spark", found["log"], spent_s, _ROUNDS * _READ_ROWS)
 
 
 def spark_to_log(place: Place) -> Iterator[Figure]:
@@ -80,15 +87,19 @@ def spark_to_log(place: Place) -> Iterator[Figure]:
                 into_log(options, name),
             )
             to_bare = query("parquet", {"path": str(files)}, "bare-sink", {})
+            before_s = _nodes_cpu_s(cluster)
             found = run_queries(place.folder / name, settings, {"bare": to_bare, "log": to_log})
+            spent_s = _nodes_cpu_s(cluster) - before_s
             assert_end(client, name, _ROUNDS * _WRITE_ROWS)
             yield _throughput(
                 f"spark_to_log_{name}_rows_per_s",
                 found["log"],
                 f"{_WRITE_ROWS:,} rows of five columns from Parquet to the log, exactly once, "
                 f"local[2], maxBytesPerBatch {'raised' if settings else 'at its default'}",
-                {"bare_sink_rows_per_s": statistics.median(found["bare"])},
+                {"bare_sink_rows_per_s": median_rate(found["bare"])},
             )
+            rows_in_all = _ROUNDS * _WRITE_ROWS
+            yield from _cpu_figures(f"spark_to_log_{name}", found["log"], spent_s, rows_in_all)
 
 
 def micro_batch(place: Place) -> Iterator[Figure]:
@@ -106,7 +117,9 @@ def micro_batch(place: Place) -> Iterator[Figure]:
             query("bare-source", bare, "bare-sink", {}) | {"name": "bare"},
             query("raftlog", source, "raftlog", into_log(options, "copy")) | {"name": "log"},
         ]
+        before_s = _nodes_cpu_s(cluster)
         told = run_driver(place.folder / "micro", _RAISED, queries)
+        nodes_cpu_s = _nodes_cpu_s(cluster) - before_s
     times_ms = {
         run["name"]: [batch["milliseconds"] for batch in run["batches"]][MICRO_WARM_BATCHES:]
         for run in told
@@ -120,6 +133,14 @@ def micro_batch(place: Place) -> Iterator[Figure]:
         "source -> sink",
         detail={"log_p50_ms": medians["log"], "bare_p50_ms": medians["bare"]},
     )
+    spark_cpu_s = next(run["cpu_s"] for run in told if run["name"] == "log")
+    for process, spent_s in (("spark", spark_cpu_s), ("nodes", nodes_cpu_s)):
+        yield Figure(
+            name=f"micro_batch_cpu_{process}",
+            value=1000 * spent_s / MICRO_BATCHES,
+            unit="ms/batch",
+            about="processor time of a micro-batch from log to log, with its query's start",
+        )
 
 
 def micro_batch_settings(place: Place) -> Iterator[Figure]:
@@ -218,16 +239,30 @@ def bare_batches(rows: int, count: int) -> dict[str, str]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One query's rows a second, and the processor time of Spark for a million rows, s."""
+
+    rows_per_s: float
+    cpu_s: float
+
+
 def run_queries(
     folder: Path, settings: Mapping[str, str], queries: Mapping[str, dict[str, Any]]
-) -> dict[str, list[float]]:
-    """Rows a second of each query's runs after the first; the queries take turns in one JVM."""
+) -> dict[str, list[Run]]:
+    """Each query's runs after the first; the queries take turns in one JVM."""
     planned = [query | {"name": name} for _ in range(_ROUNDS) for name, query in queries.items()]
-    rates: dict[str, list[float]] = {name: [] for name in queries}
+    runs: dict[str, list[Run]] = {name: [] for name in queries}
     for run in run_driver(folder, settings, planned):
         seconds = sum(batch["milliseconds"] for batch in run["batches"]) / 1000
-        rates[run["name"]].append(sum(batch["rows"] for batch in run["batches"]) / seconds)
-    return {name: found[1:] for name, found in rates.items()}
+        count = sum(batch["rows"] for batch in run["batches"])
+        runs[run["name"]].append(Run(count / seconds, run["cpu_s"] / count * _MILLION))
+    return {name: found[1:] for name, found in runs.items()}
+
+
+def median_rate(runs: Sequence[Run]) -> float:
+    """Rows a second."""
+    return statistics.median(run.rows_per_s for run in runs)
 
 
 def run_driver(
@@ -258,14 +293,35 @@ def assert_end(client: LogClient, topic: str, wanted: int) -> None:
     assert end == wanted, f"{topic} ends at {end} instead of {wanted}"
 
 
-def _throughput(
-    name: str, rates: Sequence[float], about: str, detail: Mapping[str, float]
-) -> Figure:
-    runs = {f"run_{number}_rows_per_s": rate for number, rate in enumerate(rates, 2)}
+def _throughput(name: str, found: Sequence[Run], about: str, detail: Mapping[str, float]) -> Figure:
+    runs = {f"run_{number}_rows_per_s": run.rows_per_s for number, run in enumerate(found, 2)}
     return Figure(
         name=name,
-        value=statistics.median(rates),
+        value=median_rate(found),
         unit="rows/s",
         about=about,
         detail={**detail, **runs},
     )
+
+
+def _cpu_figures(
+    name: str, found: Sequence[Run], nodes_cpu_s: float, rows_in_all: int
+) -> Iterator[Figure]:
+    """What a million rows cost Spark, and what they cost all nodes."""
+    about = "processor time for a million rows"
+    yield Figure(
+        name=f"{name}_cpu_spark",
+        value=statistics.median(run.cpu_s for run in found),
+        unit="s/M rows",
+        about=f"{about}, of the driver, the JVM and its workers",
+    )
+    yield Figure(
+        name=f"{name}_cpu_nodes",
+        value=nodes_cpu_s / rows_in_all * _MILLION,
+        unit="s/M rows",
+        about=f"{about}, of all nodes",
+    )
+
+
+def _nodes_cpu_s(cluster: ProcessCluster) -> float:
+    return sum(map(cpu_s, cluster.pids.values()))

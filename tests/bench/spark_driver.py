@@ -5,7 +5,8 @@
 Each query is a stream from one format to another, with the projections of `select` between them
 (each a list of SQL expressions), or a batch read (`read`: what `raftlog.spark.read` takes) of so
 many `rows` to nowhere. Standard output is one JSON list: for each
-query rows and milliseconds of every micro-batch that had rows, by Spark's own progress reports.
+query rows and milliseconds of every micro-batch that had rows, by Spark's own progress reports, and
+the processor time of this process, the JVM and all workers.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 import raftlog.spark
 from tests.bench.bare import BareSink, BareSource
+from tests.bench.processes import tree_cpu_s
 from tests.bench.rows import SCHEMA_DDL
 
 _BATCHES_KEPT = 1000
@@ -45,8 +47,14 @@ def main(plan: dict[str, Any]) -> None:
     spark.sparkContext.setLogLevel("ERROR")
     spark.dataSource.register(BareSource)
     spark.dataSource.register(BareSink)
-    print(json.dumps([_run(spark, query) for query in plan["queries"]]), flush=True)
+    print(json.dumps([_measured(spark, query) for query in plan["queries"]]), flush=True)
     spark.stop()
+
+
+def _measured(spark: SparkSession, query: dict[str, Any]) -> dict[str, Any]:
+    before_s = tree_cpu_s(os.getpid())
+    done = _run(spark, query)
+    return {**done, "cpu_s": tree_cpu_s(os.getpid()) - before_s}
 
 
 def _run(spark: SparkSession, query: dict[str, Any]) -> dict[str, Any]:

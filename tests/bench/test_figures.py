@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 
 import pytest
 
 from tests.bench.figures import TARGETS, Figure, Level, Target, level_of
 from tests.bench.pieces import LONG_PIECES, PIECES, Piece
-from tests.bench.processes import MemoryWatch, cpu_s, memory_bytes, spent_s, thread_times_ns
+from tests.bench.processes import (
+    MemoryWatch,
+    cpu_s,
+    memory_bytes,
+    spent_s,
+    thread_times_ns,
+    tree_cpu_s,
+)
 from tests.bench.rows import rows
 from tests.bench.run import markdown
 
@@ -69,6 +78,13 @@ def test_cpu_time_grows_with_work() -> None:
     before_s = cpu_s(os.getpid())
     while cpu_s(os.getpid()) < before_s + 0.02:
         sum(range(10_000))
+
+
+@pytest.mark.slow
+def test_the_time_of_a_tree_has_that_of_children_which_have_ended() -> None:
+    before_s = tree_cpu_s(os.getpid())
+    subprocess.run([sys.executable, "-c", "sum(range(10_000_000))"], check=True, timeout=60)
+    assert tree_cpu_s(os.getpid()) >= before_s + 0.05
 
 
 def test_thread_times_grow_with_work_in_any_thread() -> None:

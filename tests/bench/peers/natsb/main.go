@@ -142,7 +142,8 @@ func (c *client) batches(topic string, count, size, inFlight int) (*answer, erro
 	futures := make([]jetstream.PubAckFuture, 0, count)
 	for number := 0; number < count; number++ {
 		// It waits while as many are in flight as may be.
-		future, err := c.stream.PublishAsync(topic, payloads[number%distinct])
+		future, err := c.stream.PublishAsync(
+			topic, payloads[number%distinct], jetstream.WithStallWait(timeout))
 		if err != nil {
 			return nil, err
 		}
