@@ -126,7 +126,8 @@ setup(
         "Development Status :: 4 - Beta",
         "Operating System :: POSIX :: Linux",
         "Programming Language :: Python :: 3 :: Only",
-        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.11",  # make test; the others: make matrix
+        "Programming Language :: Python :: 3.12",
         "Typing :: Typed",
     ],
     python_requires=">=3.11",
