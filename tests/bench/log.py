@@ -37,11 +37,12 @@ class Sizes:
     records: int
     batches: int
     read_batches: int
-    read_passes: int
+    read_turns: int
+    """More and shorter ones: reads depend most on what else uses the machine's memory."""
 
 
-USUAL = Sizes(turns=40, appends=60, records=100_000, batches=16, read_batches=128, read_passes=1)
-LEAST = Sizes(turns=2, appends=5, records=1000, batches=1, read_batches=1, read_passes=1)
+USUAL = Sizes(turns=40, appends=60, records=100_000, batches=16, read_batches=32, read_turns=160)
+LEAST = Sizes(turns=2, appends=5, records=1000, batches=1, read_batches=1, read_turns=2)
 
 
 def log(places: Sequence[Place], sizes: Sizes = USUAL) -> Iterator[tuple[Figure, ...]]:
@@ -86,7 +87,7 @@ def _measured(systems: Sequence[System], sizes: Sizes) -> Iterator[list[list[Fig
     yield [list(_batch_figures(tally)) for tally in tallies]
     for system in systems:
         system.client.call("batches", topic="read", count=sizes.read_batches, **large)
-    tallies = in_turns(systems, turns, "read", "read", passes=sizes.read_passes)
+    tallies = in_turns(systems, sizes.read_turns, "read", "read", passes=1)
     yield [list(_read_figures(tally)) for tally in tallies]
 
 
