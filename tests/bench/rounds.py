@@ -15,7 +15,7 @@ from pathlib import Path
 from raftlog.chaos.cluster import signals_deferred
 from tests.bench.client_process import ClientFailed
 from tests.bench.figures import Figure
-from tests.bench.pieces import Piece, Turns, Whole
+from tests.bench.pieces import Piece, Turns, whole
 from tests.bench.place import THIS_TREE, CannotRun, Place
 from tests.bench.trees import Tree
 
@@ -38,8 +38,7 @@ def run_once(name: str, piece: Piece, tree: Tree, *, closed: bool) -> Iterator[F
             for figures in _turns(piece, [tree], [folder], closed):
                 yield from figures
         else:
-            whole: Whole = piece.load()
-            yield from whole(Place(name=tree.name, folder=folder, closed=closed))
+            yield from whole(name, Place(name=tree.name, folder=folder, closed=closed))
 
 
 def run_against(
