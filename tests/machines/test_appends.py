@@ -198,6 +198,7 @@ def _append(sequence: int = 0, producer: str = "p", now_us: int = 0, **of: int) 
         AbortEpoch(key=key(INTEGER_MAX)),
         AbortEpoch(key=key(0, writer="")),
         AbortEpoch(key=key(0, run="r" * 5000)),
+        AbortEpoch(key=key(0), owner="o" * 5000),
     ],
 )
 def test_senseless_entry_is_refused_not_fatal(command: TopicCommand) -> None:

@@ -9,6 +9,7 @@ import pytest
 from raftlog.core.types import GroupId, LogIndex, NodeId
 from raftlog.machines.cluster_nodes import KnownNode
 from raftlog.machines.commands import (
+    AddNode,
     AlterTopic,
     ControllerCommand,
     CreateTopic,
@@ -264,6 +265,8 @@ def test_nodes_topics_and_fields_are_bounded() -> None:
     outcomes = (cluster.register(2, "b"), cluster.create("u"), cluster.create("v", schema=two))
     units = [refusal(outcome)[1]["unit"] for outcome in outcomes]
     assert units == ["nodes", "topics", "fields"]
+    added = cluster.apply(AddNode(node=NodeId(2), address="b:1"))
+    assert refusal(added)[1]["unit"] == "nodes"
     assert cluster.register(1, "a") == NodeRegistered(known_before=True)
 
 

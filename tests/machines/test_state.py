@@ -57,6 +57,7 @@ from tests.machines.scenes import (
     key,
     reference,
     transient_writers,
+    values,
 )
 from tests.machines.test_histories import History
 
@@ -316,9 +317,9 @@ def test_the_fingerprint_covers_every_value_of_extents_that_are_gone(
 ) -> None:
     """Two extents and the same two the other way round: equal in sum, and both are dropped."""
     prints = []
-    for values in ((EXTENT, EXTENT | changed), (EXTENT | changed, EXTENT)):
+    for pair in ((EXTENT, EXTENT | changed), (EXTENT | changed, EXTENT)):
         extents, digest = ExtentIndex(), StateDigest()
-        for each in values:
+        for each in pair:
             extents.append(**each)
         extents.drop_before(extents.high_water_mark)
         extents.digest_into(digest)
@@ -405,7 +406,36 @@ def test_the_last_bytes_begin_at_an_extent_that_is_held_if_none_nearer_is_noted(
     assert found == [6, 5, 0]
 
 
+def test_the_last_bytes_begin_at_the_nearest_noted_position_if_no_extent_is_held() -> None:
+    extents = ExtentIndex()
+    for index in range(10):
+        extents.append(count=1, index=LogIndex(index), timestamp_us=0, body_bytes=65_536)
+    extents.drop_before(Offset(10))
+    sizes = (65_536, 65_537, 4 * 65_536, 10 * 65_536, 99 * 65_536)
+    assert [extents.offset_before_last(byte_count) for byte_count in sizes] == [9, 8, 6, 0, 0]
+
+
 # ---------------------------------------------------------------- the bytes
+
+
+@pytest.mark.parametrize(
+    ("limits", "unit"),
+    [
+        (TopicLimits(attempts_per_writer_max=2), "open attempts"),
+        (TopicLimits(staged_entries_per_writer_max=3), "staged entries"),
+    ],
+)
+def test_a_restored_writer_has_as_much_open_as_before(limits: TopicLimits, unit: str) -> None:
+    scene = Scene(limits)
+    scene.stage_all(key(0), "a", 1, 1)
+    scene.stage_all(key(1), "b", 1, create_writer=True)
+    machine = TopicMachine.restore(TOPIC, scene.machine.state(), limits)
+    assert machine.staged_bytes == scene.machine.staged_bytes
+    stage = Stage(
+        key=key(0), attempt="c", number=0, timestamp_us=0, batch=batch(7), create_writer=False
+    )
+    for each in (machine, scene.machine):
+        assert values(each.apply(LogIndex(9), stage))["unit"] == unit
 
 
 def test_open_stages_are_named_in_order() -> None:

@@ -78,6 +78,16 @@ def test_streams_that_failed_before_their_first_commit_make_room_for_others() ->
     assert isinstance(scene.write_epoch(key(1, writer="w9"), 5), EpochCommitted)
 
 
+def test_an_anonymous_write_that_becomes_a_named_one_needs_room_among_these() -> None:
+    scene = Scene(TopicLimits(writers_max=1))
+    scene.write_epoch(key(0, writer="stream"), 5)
+    scene.stage_all(anonymous(1), "a", 1)
+    renamed = dataclasses.replace(anonymous(1), run="another")
+    assert code(scene.stage(renamed, "b", 0, scene.new_batch())) == "TooManyWriters"
+    scene.apply(RemoveWriter(writer="stream"))
+    assert code(scene.stage(renamed, "b", 0, scene.new_batch())) == "Staged"
+
+
 def test_no_crowd_of_producers_locks_another_out_and_none_starts_again() -> None:
     scene = Scene(TopicLimits(producers_max=3))
     for number in range(5):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId
 from raftlog.machines.commands import AddNode
-from raftlog.machines.outcomes import NodeAdded
+from raftlog.machines.outcomes import NodeAdded, Refused
 from tests.simulation.checkers import Checker, same_states
 from tests.simulation.members import command_controller
 from tests.simulation.network import Network
@@ -116,8 +116,7 @@ class Observers:
         command = AddNode(node=node, address=f"o{node}:1", observer=True, parents=parents)
 
         def answered(outcome: object) -> None:
-            refused_again = getattr(outcome, "code", "") == "ObserverRefused"
-            if (isinstance(outcome, NodeAdded) or refused_again) and node in self._coming:
+            if (isinstance(outcome, NodeAdded) or _was_added(outcome)) and node in self._coming:
                 self._coming.remove(node)
                 self._simulator.counts["observers added"] += 1
                 self.nodes[node] = SimulatedNode(
@@ -162,3 +161,11 @@ class Observers:
                 end()
 
         self._simulator.at(self._random.randrange(1, 2 * self._settings.fault_us), over)
+
+
+def _was_added(outcome: object) -> bool:
+    """Does the controller know the observer, perhaps with the parents of an earlier attempt? Other
+    refusals say that a parent is not known yet."""
+    return isinstance(outcome, Refused) and str(dict(outcome.values).get("problem", "")).startswith(
+        "it was added before"
+    )

@@ -454,7 +454,7 @@ class Clients(Tasks):
             local = node.local(topic.group)
             opened = local.machine.open_epochs() if local is not None else []
             if opened:
-                lease_us = self.random.randrange(4 * self.settings.tick_us)
+                lease_us = self.random.choice((0, 1, 4)) * self.settings.tick_us
 
                 def make(now_us: int, lease_us: int = lease_us) -> Command:
                     return Expire(
