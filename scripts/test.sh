@@ -6,6 +6,7 @@ need_venv
 need_java
 need_zookeeper
 need_prometheus
+unset PYTHONDONTWRITEBYTECODE # or each of hundreds of processes would compile raftlog again
 scripts/lint.sh
 status=0
 $VENV/bin/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests "$@" || status=$?
