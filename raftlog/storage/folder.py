@@ -49,6 +49,9 @@ FORMAT_STAMP = "1-2026-11-28"
 each change of these has another stamp instead of another version. A folder or node with another
 stamp is rejected: there is nothing that converts it."""
 
+_STAMP_SHOWN = 64
+"""Characters of a folder's stamp that an error shows."""
+
 IDENTITY_NAME = "identity"
 _SECOND_COPY = ".2"
 """The ending of the copy that is written after the one with the name."""
@@ -81,7 +84,7 @@ def read_identity(fs: FileSystem) -> Identity | None:
     location = fs.location(IDENTITY_NAME)
     try:
         values = json.loads(_read_text(fs, IDENTITY_NAME))
-        found = str(values.get("format", "unknown"))
+        found = str(values.get("format", "unknown"))[:_STAMP_SHOWN]
         if found != FORMAT_STAMP:
             raise FormatUnsupported(folder=fs.location(ROOT), found=found, supported=FORMAT_STAMP)
         return Identity(

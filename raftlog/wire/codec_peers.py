@@ -34,7 +34,7 @@ from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.codec_values import CONVERSIONS, UNREADABLE, malformed
 from raftlog.wire.framing import Assembly, Unreadable, join, split
 from raftlog.wire.mapping import Conversion
-from raftlog.wire.peer_greetings import PeerHello, PeerWelcome
+from raftlog.wire.peer_greetings import STAMP_CHARACTERS_MAX, PeerHello, PeerWelcome
 from raftlog.wire.traced import CARRIED_MAX, TRACED_MAX, TracedEntry
 
 V = TypeVar("V", PeerHello, PeerWelcome)
@@ -143,7 +143,14 @@ def encode_hello(hello: PeerHello) -> bytes:
 
 def decode_hello(data: bytes) -> PeerHello:
     """Raises `MalformedRequest`."""
-    return _decode_alone(data, pb.PeerHello, _HELLO)
+    hello = _decode_alone(data, pb.PeerHello, _HELLO)
+    _check_format(hello.format)
+    return hello
+
+
+def _check_format(stamp: str) -> None:
+    if len(stamp) > STAMP_CHARACTERS_MAX:
+        raise malformed(_CALL, Unreadable(f"a format of {len(stamp)} characters"))
 
 
 def encode_welcome(welcome: PeerWelcome) -> bytes:
@@ -154,6 +161,7 @@ def encode_welcome(welcome: PeerWelcome) -> bytes:
 def decode_welcome(data: bytes) -> PeerWelcome:
     """Raises `MalformedRequest`."""
     welcome = _decode_alone(data, pb.PeerWelcome, _WELCOME)
+    _check_format(welcome.format)
     if welcome.message_bytes_max < _MESSAGE_BYTES_MIN:
         problem = f"a peer that takes messages of {welcome.message_bytes_max} bytes at most"
         raise malformed(_CALL, Unreadable(problem))

@@ -23,6 +23,7 @@ from raftlog.wire.calls import PEER_SERVICE
 from raftlog.wire.codec import (
     ERROR_METADATA_KEY,
     decode_error,
+    decode_hello,
     decode_welcome,
     encode_hello,
     encode_peer_messages,
@@ -149,6 +150,14 @@ def test_a_node_does_not_speak_to_a_peer_that_answers_with_another_format(stamp:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         link._check(replace(Receiver().welcome(), format=stamp))
     assert f"this program has format {FORMAT_STAMP}" in (caught.value.details() or "")
+
+
+def test_a_greeting_with_an_endless_format_is_malformed() -> None:
+    endless = "9" * 65
+    with pytest.raises(MalformedRequest, match="a format of 65 characters"):
+        decode_hello(encode_hello(replace(hello(), format=endless)))
+    with pytest.raises(MalformedRequest, match="a format of 65 characters"):
+        decode_welcome(encode_welcome(replace(Receiver().welcome(), format=endless)))
 
 
 def test_a_welcome_that_leaves_no_room_for_a_piece_is_malformed() -> None:
