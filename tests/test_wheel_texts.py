@@ -38,7 +38,7 @@ _TARGETS = re.search(r"^TARGETS := (.*)$", (ROOT / "Makefile").read_text(), re.M
 assert _TARGETS is not None
 _MAKE = re.compile(rf"\bmake (?:{'|'.join(_TARGETS[1].split())})\b")
 _PIP = re.compile(r"pip install [^`\n]*")
-_SENTENCES = re.compile(r"(?<=[.:!?])\s+|\n\s*\n|\n(?=- |\|)|(?<= )\|")
+_SENTENCES = re.compile(r"(?<=[.!?])\s+|\n\s*\n|\n(?=- |\|)|(?<= )\|")
 SAYS_SO = "in the source"
 
 

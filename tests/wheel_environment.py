@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "scripts" / "dist.py"
-DEADLINE_S = 180.0
+DEADLINE_S = 400.0
 """For anything that runs to its end: far more than it takes, because machines are shared."""
 
 Ended = subprocess.CompletedProcess[str]
