@@ -22,7 +22,7 @@ from raftlog.machines.commands import EpochKey
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.calls import ClusterDescription
 from tests.cluster.version_2 import FIELD, KEY_CHARACTERS_MAX, WRITTEN_UNDER
-from tests.cluster.waiting import leader_of, wait_for_store
+from tests.cluster.waiting import leader_of
 
 VERSION_2 = "tests.cluster.version_2"
 NODES = (1, 2, 3)
@@ -39,7 +39,7 @@ class Work:
         self.cluster, self.client = cluster, client
         self.topic: TopicInfo = client.create_topic("t", "id bigint")
         self.written = self.epochs = 0
-        wait_for_store(client)
+        client.kv.put("first", b"1")
 
     def write(self) -> None:
         """An append, an epoch of a stream and a key, each acknowledged."""
