@@ -13,6 +13,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests import fork_server
+
 SLOW_FOLDERS = ("cluster", "spark")
 
 # Machines are shared, so an example's time says nothing; a failing one prints how to repeat it.
@@ -29,6 +31,8 @@ hypothesis.settings.load_profile("raftlog")
 for name in [name for name in os.environ if name.startswith("RAFTLOG_")]:
     del os.environ[name]
 
+fork_server.install()
+
 HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -38,6 +42,16 @@ def _signals_as_before() -> Iterator[None]:
     before = [signal.getsignal(number) for number in HEARD]
     yield
     assert [signal.getsignal(number) for number in HEARD] == before
+
+
+@pytest.fixture(autouse=True)
+def _started_from_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests of how processes start have theirs started as users do."""
+    if request.node.get_closest_marker("from_nothing") is None:
+        yield
+        return
+    with fork_server.from_nothing():
+        yield
 
 
 @pytest.fixture

@@ -127,6 +127,7 @@ def test_version_is_the_packages_own(command: Command) -> None:
     assert command("--version").out == f"raftlog {raftlog.__version__}\n"
 
 
+@pytest.mark.from_nothing
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_exists_for_the_usual_shells(command: Command, shell: str) -> None:
     assert "raftlog" in command("--show-completion", shell).out

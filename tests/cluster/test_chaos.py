@@ -86,6 +86,7 @@ def test_a_closed_cluster_is_broken_like_an_open_one(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.from_nothing
 @pytest.mark.usefixtures("signals_heard")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda each: each.name)
 def test_a_chaos_test_that_is_ended_while_its_cluster_starts_leaves_no_process(

@@ -54,6 +54,7 @@ def compacts(client: LogClient, node: int) -> bool:
     return compaction_of(node) is not None
 
 
+@pytest.mark.from_nothing
 def test_a_node_that_crashes_leaves_no_dump(tmp_path: Path) -> None:
     settings = ["storage.snapshot_entries=8"]
     with ProcessCluster.start(tmp_path / "data", nodes=1, settings=settings) as cluster:
