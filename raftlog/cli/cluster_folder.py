@@ -30,6 +30,7 @@ from typing import Any
 
 from raftlog.config import ClientSettings, Settings
 from raftlog.config_tls import TlsSettings
+from raftlog.core.types import FORMAT_STAMP
 from raftlog.errors import (
     DataFolderForeign,
     DataFolderLocked,
@@ -42,7 +43,6 @@ LOOK_INTERVAL_S = 0.05
 KILLED_PATIENCE_S = 1.0
 """How much longer a killed process may keep its lock on a busy machine: the kernel releases locks
 when the last of the process's threads has ended."""
-FORMAT = 1
 CLUSTER_FILE = "cluster.toml"
 _DRAFT_FILE = "cluster.draft"
 _UP_FILE = "up.pid"
@@ -153,7 +153,7 @@ def record(cluster: ClusterFolder) -> None:
 def _record(cluster: ClusterFolder) -> None:
     lines = [
         "# A raftlog cluster on this machine. `raftlog up` wrote this; its nodes check it.",
-        f"format = {FORMAT}",
+        f"format = {json.dumps(FORMAT_STAMP)}",
         f"cluster_id = {json.dumps(cluster.cluster_id)}",
         f"founders = {json.dumps(cluster.founders)}",
         f"removed = {json.dumps(cluster.removed)}",
@@ -203,13 +203,11 @@ def open_folder(folder: Path) -> ClusterFolder:
             "`raftlog init`; start a node that was added to a cluster with `raftlog serve --join`; "
             "or give the right folder.",
         ) from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except ValueError as error:  # no UTF-8, or no TOML
         raise _unreadable(file, str(error)) from error
-    found = table.get("format")
-    if not isinstance(found, int):
+    if "format" not in table:
         raise _unreadable(file, "format is missing")
-    if found != FORMAT:
-        raise FormatUnsupported(folder=str(file), found=str(found), supported=str(FORMAT))
+    FormatUnsupported.check(str(file), table["format"], FORMAT_STAMP)
     addresses = _addresses(file, table)
     return ClusterFolder(
         folder=folder,

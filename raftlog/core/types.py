@@ -11,6 +11,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, NewType
 
+FORMAT_STAMP = "1-2026-11-28"
+"""Names what nodes write and send: entries, snapshots, files, messages. Until the first release,
+each change of these has another stamp instead of another version. A folder or node with another
+stamp is rejected: there is nothing that converts it."""
+
 NodeId = NewType("NodeId", int)
 """A node's number in its cluster, from 1. 0 stands for "nobody" (no leader, no vote)."""
 

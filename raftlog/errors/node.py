@@ -20,6 +20,9 @@ from dataclasses import dataclass
 from raftlog.errors.exit_code import ExitCode
 from raftlog.errors.raftlog_error import RaftlogError
 
+_SHOWN_MAX = 64
+"""Characters of a format that an error shows."""
+
 
 class NodeRefused(RaftlogError):
     exit_code = ExitCode.NODE_REFUSED
@@ -71,6 +74,13 @@ class FormatUnsupported(NodeRefused):
         "new data folders, and copy the topics over (`raftlog tail -o json`, `raftlog produce`). "
         "Nothing was changed."
     )
+
+    @classmethod
+    def check(cls, folder: str, found: object, supported: str) -> None:
+        """Raise unless `found`, a value from outside, is the format `supported`."""
+        if found != supported:
+            shown = str(found) if isinstance(found, str | int) else ""
+            raise cls(folder=folder, found=shown[:_SHOWN_MAX] or "unknown", supported=supported)
 
 
 @dataclass(kw_only=True, eq=False)

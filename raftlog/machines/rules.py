@@ -7,7 +7,7 @@ created with (the controller: `RULES_FIRST`). Only an applied `Rules(version)` r
 at one index of the log, so all replicas switch at the same entry.
 
 There is one version so far, 1. Until the first release, a change of it replaces it, and changes
-`raftlog.storage.folder.FORMAT_STAMP` with it (CONTRIBUTING.md).
+`raftlog.core.types.FORMAT_STAMP` with it (CONTRIBUTING.md).
 """
 
 from __future__ import annotations

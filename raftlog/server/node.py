@@ -21,7 +21,7 @@ import structlog
 from raftlog.config import Settings, StorageSettings
 from raftlog.core.messages import PeerMessage
 from raftlog.core.ready import Role
-from raftlog.core.types import NOBODY, GroupId, LogIndex, NodeId, Offset
+from raftlog.core.types import FORMAT_STAMP, NOBODY, GroupId, LogIndex, NodeId, Offset
 from raftlog.errors import (
     GroupUnknown,
     IdentityRefused,
@@ -52,7 +52,7 @@ from raftlog.server.peer_routes import parse_routes
 from raftlog.server.refused import accepted
 from raftlog.server.traces import Traces
 from raftlog.server.workers import Workers
-from raftlog.storage.folder import FORMAT_STAMP, DataFolder
+from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
 from raftlog.transport.link import CHANNEL_OPTIONS, PeerLink
 from raftlog.transport.peer_channels import PeerChannels

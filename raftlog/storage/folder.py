@@ -26,7 +26,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 
-from raftlog.core.types import GroupId, LogIndex, NodeId
+from raftlog.core.types import FORMAT_STAMP, GroupId, LogIndex, NodeId
 from raftlog.errors import (
     CorruptFile,
     DataFolderForeign,
@@ -43,14 +43,6 @@ from raftlog.storage.hard_state import (
     read_states,
 )
 from raftlog.storage.write import NEW_FILE_ENDING, remove_unfinished
-
-FORMAT_STAMP = "1-2026-11-28"
-"""Names what nodes write and send: entries, snapshots, files, messages. Until the first release,
-each change of these has another stamp instead of another version. A folder or node with another
-stamp is rejected: there is nothing that converts it."""
-
-_STAMP_SHOWN = 64
-"""Characters of a folder's stamp that an error shows."""
 
 IDENTITY_NAME = "identity"
 _SECOND_COPY = ".2"
@@ -84,15 +76,13 @@ def read_identity(fs: FileSystem) -> Identity | None:
     location = fs.location(IDENTITY_NAME)
     try:
         values = json.loads(_read_text(fs, IDENTITY_NAME))
-        found = str(values.get("format", "unknown"))[:_STAMP_SHOWN]
-        if found != FORMAT_STAMP:
-            raise FormatUnsupported(folder=fs.location(ROOT), found=found, supported=FORMAT_STAMP)
+        FormatUnsupported.check(fs.location(ROOT), values.get("format"), FORMAT_STAMP)
         return Identity(
             cluster_id=str(values["cluster_id"]),
             node=NodeId(int(values["node"])),
             store_uuid=str(values["store_uuid"]),
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         problem = f"it is not an identity: {error!r}"
         raise CorruptFile(file=location, position=0, problem=problem) from error
 

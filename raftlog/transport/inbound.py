@@ -119,6 +119,8 @@ class PeerStreams:
         """Streams per peer. A peer that reconnects has two until the lost one is noticed."""
         self._newest: dict[NodeId, _Process] = {}
         """The process of each peer that came last."""
+        self._refusal = ""
+        """Why the last one was refused."""
 
     def handlers(self) -> grpc.GenericRpcHandler:
         """The handler to register with a node's grpc server."""
@@ -133,7 +135,7 @@ class PeerStreams:
                 self._check_certificate(hello, context)
             self._check(hello)
         except RaftlogError as error:
-            log.warning("peer refused", cause=_brief(error.cause), peer=context.peer())
+            self._log_refused(error, context.peer())
             await refuse(context, error)
         self._receiver.peer_opened(hello)
         self._came(hello)
@@ -156,6 +158,14 @@ class PeerStreams:
             self._open[hello.node] -= 1
             if not self._open[hello.node]:
                 self._receiver.peer_closed(hello.node)
+
+    def _log_refused(self, error: RaftlogError, peer: str) -> None:
+        """Log why, and what to do: once, not at every try of a peer that goes on trying."""
+        if error.cause != self._refusal:
+            self._refusal = error.cause
+            log.warning(
+                "peer refused", cause=_brief(error.cause), remedy=_brief(error.remedy), peer=peer
+            )
 
     def _came(self, hello: PeerHello) -> None:
         known = self._newest.get(hello.node)
@@ -186,10 +196,8 @@ class PeerStreams:
             raise PeerUnproven(node=hello.node, wanted=wanted, shown=", ".join(shown))
 
     def _check(self, hello: PeerHello) -> None:
-        own = self._receiver.welcome().format
-        if hello.format != own:
-            peer = f"Node {hello.node} at {hello.address}"
-            raise FormatUnsupported(folder=peer, found=hello.format or "unknown", supported=own)
+        peer = f"Node {hello.node} at {hello.address}"
+        FormatUnsupported.check(peer, hello.format, self._receiver.welcome().format)
         folder = f"of node {hello.node} at {hello.address}"
         cluster_id = self._receiver.cluster_id()
         if hello.cluster_id != cluster_id:

@@ -15,7 +15,7 @@ class PeerHello:
     """The first frame of a peer stream: who calls, from which start of its process."""
 
     format: str
-    """The stamp of what the node writes and sends (`raftlog.storage.folder.FORMAT_STAMP`)."""
+    """The stamp of what the node writes and sends (`raftlog.core.types.FORMAT_STAMP`)."""
     cluster_id: str
     node: NodeId
     store_uuid: str

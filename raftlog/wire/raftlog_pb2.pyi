@@ -1203,34 +1203,34 @@ class Error(_message.Message):
     def __init__(self, code: _Optional[str] = ..., values: _Optional[_Iterable[_Union[ErrorValue, _Mapping]]] = ...) -> None: ...
 
 class PeerHello(_message.Message):
-    __slots__ = ("format", "cluster_id", "node", "store_uuid", "boot_id", "address")
-    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("cluster_id", "node", "store_uuid", "boot_id", "address", "format")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     STORE_UUID_FIELD_NUMBER: _ClassVar[int]
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
-    format: str
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     node: int
     store_uuid: str
     boot_id: str
     address: str
-    def __init__(self, format: _Optional[str] = ..., cluster_id: _Optional[str] = ..., node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., boot_id: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+    format: str
+    def __init__(self, cluster_id: _Optional[str] = ..., node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., boot_id: _Optional[str] = ..., address: _Optional[str] = ..., format: _Optional[str] = ...) -> None: ...
 
 class PeerWelcome(_message.Message):
-    __slots__ = ("format", "node", "store_uuid", "boot_id", "message_bytes_max")
-    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("node", "store_uuid", "boot_id", "message_bytes_max", "format")
     NODE_FIELD_NUMBER: _ClassVar[int]
     STORE_UUID_FIELD_NUMBER: _ClassVar[int]
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
-    format: str
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
     node: int
     store_uuid: str
     boot_id: str
     message_bytes_max: int
-    def __init__(self, format: _Optional[str] = ..., node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., boot_id: _Optional[str] = ..., message_bytes_max: _Optional[int] = ...) -> None: ...
+    format: str
+    def __init__(self, node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., boot_id: _Optional[str] = ..., message_bytes_max: _Optional[int] = ..., format: _Optional[str] = ...) -> None: ...
 
 class VoteRequest(_message.Message):
     __slots__ = ("group", "sender", "to", "term", "last_index", "last_term", "pre", "transfer")

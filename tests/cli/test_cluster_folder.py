@@ -13,8 +13,10 @@ import pytest
 
 from raftlog.cli import cluster_folder
 from raftlog.cli.down import stop_nodes
+from raftlog.core.types import FORMAT_STAMP
 from raftlog.errors import DataFolderForeign, DataFolderLocked, FormatUnsupported, InvalidOption
 
+OWN_FORMAT = f'format = "{FORMAT_STAMP}"'
 ADDRESSES = {1: "127.0.0.1:7401", 2: "127.0.0.1:7402", 10: "127.0.0.1:7403"}
 
 HOLD_AND_WAIT = """
@@ -62,7 +64,7 @@ def test_a_folder_in_which_a_start_was_killed_before_it_recorded_its_cluster_is_
     tmp_path: Path,
 ) -> None:
     with cluster_folder.only_up_in(tmp_path):
-        (tmp_path / "cluster.draft").write_text("format = 1", encoding="utf-8")
+        (tmp_path / "cluster.draft").write_text(OWN_FORMAT, encoding="utf-8")
     assert recorded(tmp_path).addresses
 
 
@@ -72,20 +74,35 @@ def test_a_folder_with_other_files_is_foreign(tmp_path: Path) -> None:
         cluster_folder.new_cluster(tmp_path, addresses=ADDRESSES)
 
 
-@pytest.mark.parametrize("found", [0, 2])
-def test_another_format_is_refused(tmp_path: Path, found: int) -> None:
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        ("format = 1", "1"),
+        ('format = "0-2020-01-01"', "0-2020-01-01"),
+        ('format = ""', "unknown"),
+        ("format = []", "unknown"),
+        (f'format = "{"9" * 1_000}"', "9" * 64),
+    ],
+)
+def test_another_format_is_rejected_before_anything_else_is_read(
+    tmp_path: Path, written: str, found: str
+) -> None:
+    """Programs from before there were stamps wrote a number, and other keys."""
     cluster = recorded(tmp_path / "c")
     file = cluster.folder / cluster_folder.CLUSTER_FILE
-    file.write_text(file.read_text().replace("format = 1", f"format = {found}"))
-    with pytest.raises(FormatUnsupported):
+    of_others = file.read_text().replace(OWN_FORMAT, written).replace("removed = []\n", "")
+    file.write_text(of_others)
+    with pytest.raises(FormatUnsupported, match="new data folders") as caught:
         cluster_folder.open_folder(cluster.folder)
+    assert (caught.value.found, caught.value.supported) == (found, FORMAT_STAMP)
+    assert file.read_text() == of_others
 
 
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("format = 1", 'format = "1"'),
-        ("format = 1\n", ""),
+        (OWN_FORMAT, ""),
+        (OWN_FORMAT, "format = " + "9" * 5_000),
         ("cluster_id =", "claster_id ="),
         ("[nodes]", "[hosts]"),
         ('2 = "127', 'x = "127'),

@@ -10,7 +10,6 @@ import pytest
 
 from raftlog.cli.cluster_folder import (
     CLUSTER_FILE,
-    FORMAT,
     ClusterFolder,
     forget,
     new_cluster,
@@ -20,7 +19,7 @@ from raftlog.cli.cluster_folder import (
 from raftlog.cli.serve import joined_cluster
 from raftlog.cli.session import Session
 from raftlog.config import ClientSettings, Settings
-from raftlog.core.types import NodeId
+from raftlog.core.types import FORMAT_STAMP, NodeId
 from raftlog.errors import DataFolderForeign, InvalidOption, NodeRemoved, NodeUnknown
 from tests.client.members_scene import FOUNDERS, MembersScene, scene
 
@@ -102,7 +101,14 @@ def test_who_was_not_added_or_has_a_folder_of_another_cluster_joins_nothing(
 def test_founders_and_removed_nodes_that_are_no_different_nodes_are_refused(
     tmp_path: Path, founders: str, removed: str, problem: str
 ) -> None:
-    lines = (f"format = {FORMAT}", 'cluster_id = "c"', founders, removed, "[nodes]", '4 = "h:1"')
+    lines = (
+        f'format = "{FORMAT_STAMP}"',
+        'cluster_id = "c"',
+        founders,
+        removed,
+        "[nodes]",
+        '4 = "h:1"',
+    )
     (tmp_path / CLUSTER_FILE).write_text("\n".join(lines) + "\n")
     with pytest.raises(InvalidOption, match=problem):
         open_folder(tmp_path)

@@ -17,13 +17,13 @@ from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client.call_errors import typed_error
 from raftlog.client.log_client import LogClient
 from raftlog.core.messages import AppendRequest, PeerMessage, VoteReply, VoteRequest
+from raftlog.core.types import FORMAT_STAMP
 from raftlog.errors import (
     DataFolderForeign,
     IdentityRefused,
     MalformedRequest,
     RaftlogError,
 )
-from raftlog.storage.folder import FORMAT_STAMP
 from raftlog.wire.calls import PEER_SERVICE, ClusterDescription
 from raftlog.wire.codec import (
     decode_hello,

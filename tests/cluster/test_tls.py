@@ -18,8 +18,8 @@ from raftlog.client.connect import connect
 from raftlog.client.log_client import LogClient
 from raftlog.config import load
 from raftlog.config_tls import PemFiles
+from raftlog.core.types import FORMAT_STAMP
 from raftlog.errors import NodeUnreachable, PeerUnproven, RaftlogError
-from raftlog.storage.folder import FORMAT_STAMP
 from raftlog.tls import Certificates, open_channel
 from raftlog.transport.link import STREAM_METHOD
 from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error, encode_hello

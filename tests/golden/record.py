@@ -4,7 +4,7 @@
 
 makes `data.zip` and `expected.json` here, which `tests/golden/test_golden.py` opens. Do this after
 each change of what nodes write, and give the change a stamp of its own
-(`raftlog.storage.folder.FORMAT_STAMP`): a stamp that was recorded is not recorded again.
+(`raftlog.core.types.FORMAT_STAMP`): a stamp that was recorded is not recorded again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from raftlog.checksum import chain
 from raftlog.core.membership import Membership
-from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex, NodeId, Offset
+from raftlog.core.types import CONTROLLER_GROUP, FORMAT_STAMP, GroupId, LogIndex, NodeId, Offset
 from raftlog.image.manifest import SnapshotInfo
 from raftlog.image.snapshot_file import read_snapshot
 from raftlog.machines import commands as c
@@ -32,7 +32,6 @@ from raftlog.machines.topic import TopicMachine
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.records.arrow_types import arrow_schema, schema_of
 from raftlog.records.batch_codec import encode_batch
-from raftlog.storage.folder import FORMAT_STAMP
 from raftlog.storage.posix import PosixFileSystem
 from tests.golden.one_node import NODE, OneNode, WitnessedReplica
 
@@ -347,7 +346,7 @@ def main() -> None:
     if expected.exists() and json.loads(expected.read_text())["format"] == FORMAT_STAMP:
         sys.exit(
             f"the format {FORMAT_STAMP} is recorded: give the change another FORMAT_STAMP "
-            "(raftlog/storage/folder.py)"
+            "(raftlog/core/types.py)"
         )
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data"

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from raftlog.core.types import FORMAT_STAMP
 from raftlog.errors import FormatUnsupported
 from raftlog.machines.commands import Append
 from raftlog.machines.outcomes import Appended
 from raftlog.storage.checked_file import TEXT, read_copies, write_copies
-from raftlog.storage.folder import FORMAT_STAMP
 from raftlog.storage.posix import PosixFileSystem
 from tests.golden import record
 from tests.golden.one_node import OneNode

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from raftlog.core.types import GroupId, HardState, LogIndex, NodeId, Term
+from raftlog.core.types import FORMAT_STAMP, GroupId, HardState, LogIndex, NodeId, Term
 from raftlog.errors import (
     CorruptFile,
     DataFolderForeign,
@@ -24,7 +24,7 @@ from raftlog.storage.checked_file import (
     write_copies,
 )
 from raftlog.storage.contract import FileSystem
-from raftlog.storage.folder import FORMAT_STAMP, DataFolder, Identity, read_identity
+from raftlog.storage.folder import DataFolder, Identity, read_identity
 from raftlog.storage.hard_state import JOURNAL_COPIES
 from raftlog.storage.log import GroupLog
 from raftlog.storage.posix import PosixFileSystem
@@ -78,6 +78,16 @@ def test_a_folder_of_another_format_is_rejected_with_what_to_do_and_left_unchang
     assert caught.value.supported == FORMAT_STAMP
     assert caught.value.found in ("0-2020-01-01", "unknown")
     assert read_copies(empty_disk, copies, TEXT).contents == (other.encode(),) * 2
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, '{"format": ' + "9" * 5_000 + "}", "[]", "7"])
+def test_an_identity_of_hostile_json_is_an_error_and_no_traceback(
+    empty_disk: FileSystem, content: str
+) -> None:
+    opened(empty_disk).close()
+    write_copies(empty_disk, ("identity", "identity.2"), TEXT, [content.encode()])
+    with pytest.raises(CorruptFile, match="it is not an identity"):
+        opened(empty_disk)
 
 
 @pytest.mark.parametrize("other", [{"cluster_id": "c2"}, {"node": 3}])

@@ -13,9 +13,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from raftlog.core.messages import PeerMessage, VoteReply
-from raftlog.core.types import NodeId
+from raftlog.core.types import FORMAT_STAMP, NodeId
 from raftlog.errors import FormatUnsupported, MalformedRequest, NodeRemoved, RaftlogError
-from raftlog.storage.folder import FORMAT_STAMP
 from raftlog.transport import inbound
 from raftlog.transport.inbound import PeerStreams
 from raftlog.transport.link import PeerLink
