@@ -24,8 +24,6 @@ from tests.storage.disks import files_of, flipped
 
 GROUP = GroupId(1)
 _ATTEMPTS = 20
-BEHIND_POINT = 12
-"""Entries that follow on the last snapshot point."""
 
 
 class DamagedCluster(CalmCluster):

@@ -116,10 +116,12 @@ def deleted_group_in_a_replay() -> None:
     """A node that removed a group starts again, and so far learns only of the topic's creation,
     from an old heartbeat. If the group were made again, it would have forgotten its votes.
     """
+    drawn = draw(Random(1))
     settings = replace(
-        draw(Random(1)),
+        drawn,
         nodes=3,
         topics=0,
+        compaction=replace(drawn.compaction, entries_max=1 << 30, age_ticks=1 << 30),
         tick_drift=0.0,
         weights=(),
         spike_share=0.0,
