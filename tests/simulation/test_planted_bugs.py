@@ -63,7 +63,7 @@ FIRST_SEEDS = {
     "rewound_stream_taken_for_a_replay": 112,
     "scrub_of_the_beginning": 359,
     "scrub_tells_what_a_compaction_removed": 25,
-    "stage_copied_unchecked": 648,
+    "stage_copied_unchecked": 1334,
     "torn_tail_taken_for_whole": 464,
     "trim_forgotten_by_the_snapshot": 9,
     "two_votes_in_a_term": 11,
