@@ -64,7 +64,7 @@ FIRST_SEEDS = {
     "scrub_of_the_beginning": 359,
     "scrub_tells_what_a_compaction_removed": 25,
     "stage_copied_unchecked": 1334,
-    "torn_tail_taken_for_whole": 464,
+    "torn_tail_taken_for_whole": 163,
     "trim_forgotten_by_the_snapshot": 9,
     "two_votes_in_a_term": 11,
     "unread_bytes_counted_to_the_last_batch": 10,
