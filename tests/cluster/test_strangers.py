@@ -20,6 +20,7 @@ from raftlog.core.messages import AppendRequest, PeerMessage, VoteReply, VoteReq
 from raftlog.core.types import FORMAT_STAMP
 from raftlog.errors import (
     DataFolderForeign,
+    FormatUnsupported,
     IdentityRefused,
     MalformedRequest,
     RaftlogError,
@@ -222,7 +223,7 @@ def test_broken_greetings_and_frames_end_only_their_stream(
             with pytest.raises(grpc.RpcError) as caught:
                 list(stream(iter(frames), timeout=CALL_TIMEOUT_S))
             refusal = typed_error(watch.address, caught.value)
-            known = MalformedRequest | DataFolderForeign | IdentityRefused
+            known = MalformedRequest | DataFolderForeign | FormatUnsupported | IdentityRefused
             assert isinstance(refusal, known), f"{frames} gave {refusal}; replay: {one.replay}"
             refused += 1
     assert refused > count / 2
