@@ -35,7 +35,7 @@ class ReplicaWatermark:
     or if the states of the two are known to differ or may: then their marks cannot be compared."""
     state: str = ""
     """`trusted`; `diverged`: a majority has another state, so it serves no reads; `disputed`: no
-    state has a majority, so nobody serves new records."""
+    state has a majority, so no replica serves new records."""
     log_start_index: int = 0
     """The first entry that its log still holds."""
     log_bytes: int = 0

@@ -160,7 +160,7 @@ class PeerStreams:
                 self._receiver.peer_closed(hello.node)
 
     def _log_refused(self, error: RaftlogError, peer: str) -> None:
-        """Log why, and what to do: once, not at every try of a peer that goes on trying."""
+        """Log the cause and its remedy once, not at each retry of the same peer."""
         if error.cause != self._refusal:
             self._refusal = error.cause
             log.warning(
