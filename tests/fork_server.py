@@ -206,14 +206,19 @@ def _running_server() -> _Server:
 
 
 def _start_server() -> _Server:
-    """Start the server. It ends with this process, whose end of the pipe closes then."""
+    """Start the server. It ends with this process, whose end of the pipe closes then.
+
+    It is no child of this process: tests look at those to find what they started.
+    """
     address = f"\0raftlog-fork-server-{os.getpid()}"
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(address)
     listener.listen(64)
     alive, held = os.pipe()
     command = [sys.executable, "-m", "tests.fork_server", str(listener.fileno()), str(alive)]
-    _usual_popen(command, cwd=ROOT, pass_fds=(listener.fileno(), alive), stdin=subprocess.DEVNULL)
+    files = (listener.fileno(), alive)
+    with _usual_popen(command, cwd=ROOT, pass_fds=files, stdin=subprocess.DEVNULL) as parent:
+        parent.wait(_START_TIMEOUT_S)
     listener.close()
     os.close(alive)
     os.set_inheritable(held, False)
@@ -416,4 +421,6 @@ def _end() -> None:
 
 
 if __name__ == "__main__":
+    if os.fork() != 0:
+        os._exit(0)
     serve(int(sys.argv[1]), int(sys.argv[2]))

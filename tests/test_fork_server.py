@@ -13,6 +13,7 @@ import pytest
 from raftlog.chaos.cluster import free_ports
 from raftlog.errors import ExitCode
 from tests import fork_server
+from tests.bench.processes import children
 
 pytestmark = pytest.mark.slow
 TIMEOUT_S = 120.0
@@ -42,6 +43,15 @@ def test_commands_end_alike_forked_and_started_from_nothing(tmp_path: Path) -> N
             usual = raftlog(*words, cwd=tmp_path)
         assert (forked.returncode, forked.stdout) == (usual.returncode, usual.stdout), words
         assert forked.stderr.splitlines()[:1] == usual.stderr.splitlines()[:1], words
+
+
+def test_the_test_process_has_no_children_but_those_that_it_started() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "raftlog.chaos.proxy"], stdin=subprocess.PIPE
+    ) as child:
+        assert fork_server.started().forked > 0
+        assert children([os.getpid()])[os.getpid()] == []
+        child.kill()
 
 
 def test_a_child_has_the_environment_the_group_and_the_signals_that_it_was_given() -> None:
