@@ -30,8 +30,9 @@ _TOPICS = ["append", "records", "batches", "read"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """How often each client works, and how much it does then."""
+    """How often the clients of a place work, and how much one of them does then."""
 
+    clients: int
     turns: int
     appends: int
     records: int
@@ -41,17 +42,19 @@ class Sizes:
     """More and shorter ones: reads depend most on what else uses the machine's memory."""
 
 
-USUAL = Sizes(turns=40, appends=60, records=100_000, batches=16, read_batches=32, read_turns=160)
-LEAST = Sizes(turns=2, appends=5, records=1000, batches=1, read_batches=1, read_turns=2)
+USUAL = Sizes(
+    clients=4, turns=40, appends=60, records=100_000, batches=16, read_batches=32, read_turns=160
+)
+LEAST = Sizes(clients=1, turns=2, appends=5, records=1000, batches=1, read_batches=1, read_turns=2)
 
 
 def log(places: Sequence[Place], sizes: Sizes = USUAL) -> Iterator[tuple[Figure, ...]]:
-    """Three nodes and one client at each place, which work in turns."""
+    """Three nodes and their clients at each place, which work in turns."""
     with ExitStack() as stack:
         systems = []
         for place in places:
             cluster = stack.enter_context(place.cluster())
-            systems.append(stack.enter_context(running(place, cluster)))
+            systems.append(stack.enter_context(running(place, cluster, clients=sizes.clients)))
             systems[-1].client.call("create", topics=_TOPICS)
         settle(systems)
         memory = [stack.enter_context(MemoryWatch(each.pids.values())) for each in systems]

@@ -28,14 +28,14 @@ class Client:
     def __init__(self, servers: str) -> None:
         self._client = raftlog.connect(servers, request_timeout_s=60.0)
         self._producers: dict[str, Any] = {}
-        self._ends: dict[str, int] = {}
+        self._marks: dict[str, int] = {}
+        """High-water marks of topics that are only read now."""
 
     def create(self, topics: list[str]) -> dict[str, Any]:
         """Create topics that hold payloads; the last one gets a record."""
         for topic in topics:
             self._client.create_topic(topic, "payload binary not null")
         self._client.append(topics[-1], _batches(1, 1)[0])
-        self._ends[topics[-1]] = 1
         return {}
 
     def leader(self, topic: str) -> dict[str, Any]:
@@ -55,7 +55,6 @@ class Client:
     def append(self, topic: str, count: int, record_bytes: int) -> dict[str, Any]:
         """Append single records, each when the last is acknowledged."""
         batches = _batches(1, record_bytes)
-        self._ends[topic] = self._ends.get(topic, 0) + count
         return one_by_one(
             count,
             record_bytes,
@@ -67,7 +66,6 @@ class Client:
         producer = self._producer(topic)
         began_ns = time.perf_counter_ns()
         self._write(producer, _batches(rows, record_bytes), count // rows)
-        self._ends[topic] = self._ends.get(topic, 0) + count
         return answer(count, count * record_bytes, began_ns)
 
     def batches(
@@ -80,12 +78,13 @@ class Client:
         rows = _ROWS_OF_A_LARGE_BATCH
         began_ns = time.perf_counter_ns()
         self._write(producer, _batches(rows, batch_bytes // rows), count)
-        self._ends[topic] = self._ends.get(topic, 0) + count * rows
         return answer(count, count * batch_bytes, began_ns)
 
     def read(self, topic: str, passes: int) -> dict[str, Any]:
-        """Read the whole topic, some times."""
-        end = self._ends[topic]
+        """Read the whole topic, some times. Nothing may be written to it any more."""
+        if topic not in self._marks:
+            self._marks[topic] = self._client.watermark(topic).high_water_mark
+        end = self._marks[topic]
         began_ns = time.perf_counter_ns()
         data_bytes = 0
         for _ in range(passes):

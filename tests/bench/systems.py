@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,9 +32,16 @@ class System:
     """A client and its nodes."""
 
     name: str
-    client: ClientProcess
+    clients: Sequence[ClientProcess]
+    """One works after the other. The layout of a process's memory makes it up to 10 % faster or
+    slower for as long as it lives, so a figure comes from several."""
     pids: Mapping[int, int]
     """The nodes' processes, by node."""
+
+    @property
+    def client(self) -> ClientProcess:
+        """The first client."""
+        return self.clients[0]
 
     def leader(self, topic: str) -> int:
         """The node that leads what the client writes."""
@@ -42,11 +49,12 @@ class System:
         return node
 
     def work(self, tally: Tally, leader: int, call: str, **arguments: Any) -> None:
-        """Let the client do something, and add that to the tally."""
-        pids = {"client": [self.client.pid], "leader": [self.pids[leader]]}
+        """Let the next client do something, and add that to the tally."""
+        client = self.clients[tally.turns % len(self.clients)]
+        pids = {"client": [client.pid], "leader": [self.pids[leader]]}
         pids["followers"] = [pid for node, pid in self.pids.items() if node != leader]
         before = {pid: thread_times_ns(pid) for each in pids.values() for pid in each}
-        done = self.client.call(call, **arguments)
+        done = client.call(call, **arguments)
         after = {pid: thread_times_ns(pid) for pid in before}
         tally.add(
             done,
@@ -62,6 +70,7 @@ class Tally:
     """What a system did in all its turns, and what that took."""
 
     followers: int
+    turns: int = 0
     operations: int = 0
     data_bytes: int = 0
     seconds: float = 0.0
@@ -71,6 +80,7 @@ class Tally:
 
     def add(self, done: Mapping[str, Any], taken_s: Mapping[str, float]) -> None:
         """Add a turn: the client's answer, and the processor time of each process."""
+        self.turns += 1
         self.operations += done["operations"]
         self.data_bytes += done["data_bytes"]
         self.seconds += done["seconds"]
@@ -85,12 +95,20 @@ class Tally:
 
 
 @contextmanager
-def running(place: Place, cluster: ProcessCluster) -> Iterator[System]:
-    """The place's client of the cluster."""
+def running(place: Place, cluster: ProcessCluster, *, clients: int = 1) -> Iterator[System]:
+    """The place's clients of the cluster."""
     command = [sys.executable, "-m", "tests.bench.raftlog_client", cluster.servers]
-    said = place.folder / "client.log"
-    with ClientProcess(place.name, command, said, place.client_environment(cluster)) as client:
-        yield System(name=place.name, client=client, pids=cluster.pids)
+    environment = place.client_environment(cluster)
+    with ExitStack() as stack:
+        started = [
+            stack.enter_context(
+                ClientProcess(
+                    place.name, command, place.folder / f"client-{number}.log", environment
+                )
+            )
+            for number in range(clients)
+        ]
+        yield System(name=place.name, clients=started, pids=cluster.pids)
 
 
 def settle(systems: Sequence[System]) -> None:
@@ -112,14 +130,15 @@ def settle(systems: Sequence[System]) -> None:
 def in_turns(
     systems: Sequence[System], turns: int, call: str, topic: str, **arguments: Any
 ) -> list[Tally]:
-    """Let each system's client do so much in each of its turns, after one that does not count.
+    """Let a client of each system do so much in each turn, after each did it once uncounted.
 
     Leaders may move at any time, and then it cannot be told which process was the leader: a
     measurement in which that happened is repeated.
     """
     for _ in range(_TRIES):
         for system in systems:
-            system.client.call(call, topic=topic, **arguments)
+            for client in system.clients:
+                client.call(call, topic=topic, **arguments)
         leaders = [system.leader(topic) for system in systems]
         tallies = [Tally(followers=len(system.pids) - 1) for system in systems]
         places = list(zip(systems, leaders, tallies, strict=True))

@@ -181,7 +181,7 @@ def _system(
     stack: ExitStack, name: str, command: list[str], pids: Mapping[int, int], folder: Path
 ) -> System:
     client = stack.enter_context(ClientProcess(name, command, folder / f"{name}-client.log"))
-    system = System(name=name, client=client, pids=pids)
+    system = System(name=name, clients=[client], pids=pids)
     if name == "etcd":
         wait_for(lambda: system.leader("") != 0, "a leader of etcd", _LEADER_S)
     return system
