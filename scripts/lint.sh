@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Format, lint and types; layers and tidiness are tests (tests/test_layering.py, tests/test_tidy.py).
+# Format, lint, types, and the documentation as a site; layers and tidiness are tests
+# (tests/test_layering.py, tests/test_tidy.py).
 # `scripts/lint.sh --fix` fixes what can be fixed.
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 need_venv
@@ -11,3 +12,4 @@ $VENV/bin/ruff format --check --quiet . || stop "not formatted; scripts/lint.sh 
 $VENV/bin/ruff check --quiet .
 # .mypy_cache makes all runs but the first quick.
 $VENV/bin/mypy --no-error-summary || stop "types do not agree; the settings are in pyproject.toml"
+site=$(scripts/docs.sh 2>&1) || stop "$site"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Everything: lint, the fast tests, real nodes, real Spark; two files of tests at a time, because
-# tests of real processes mostly wait. Flags go to pytest.
+# Lint, the fast tests, real nodes and real Spark; three files of tests at a time on two cores, because
+# tests of real processes also wait. Flags go to pytest. The long versions are in soak.sh.
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 need_venv
 need_java
@@ -9,7 +9,7 @@ need_prometheus
 unset PYTHONDONTWRITEBYTECODE # or each of hundreds of processes would compile raftlog again
 scripts/lint.sh
 status=0
-$VENV/bin/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests "$@" || status=$?
+$VENV/bin/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder tests "$@" || status=$?
 for leftover in spark-warehouse metastore_db derby.log artifacts; do
     if [ -e "$leftover" ]; then
         say "error: the tests left $leftover in the checkout"

@@ -1,6 +1,7 @@
 """What all tests share: no settings from outside, and property tests that do not depend on speed.
 
-Tests in tests/cluster and tests/spark carry their folder's marker by themselves, and run last.
+Tests in tests/cluster and tests/spark carry their folder's marker. Without xdist they run last;
+with it, the longest files start first, and the pure tests fill the gaps.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from tests import fork_server
+from tests.costs import Costs, file_cost_s
 
 SLOW_FOLDERS = ("cluster", "spark")
 
@@ -32,6 +35,16 @@ for name in [name for name in os.environ if name.startswith("RAFTLOG_")]:
     del os.environ[name]
 
 fork_server.install()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--strict-costs", action="store_true", help="fail if a test costs too much")
+    parser.addoption("--costs-file", help="write the processor seconds of each test to this file")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Costs(config))
+
 
 HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -67,13 +80,27 @@ def signals_heard() -> Iterator[None]:
         signal.signal(number, signal.SIG_IGN)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the slow folders' tests; fast tests first, real Spark last."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the slow folders' tests, and order all (see the module)."""
     for item in items:
         folder = _folder(item)
         if folder in SLOW_FOLDERS:
             item.add_marker(getattr(pytest.mark, folder))
-    items.sort(key=lambda item: ("", *SLOW_FOLDERS).index(_folder(item)))
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: (-file_cost_s(item.path), item.path))
+    else:
+        items.sort(key=lambda item: ("", *SLOW_FOLDERS).index(_folder(item)))
+
+
+class ByFile(LoadFileScheduling):  # type: ignore[misc]
+    """Tests of one file share its fixtures, and all tests with Spark share one session."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "spark" if nodeid.startswith("tests/spark/") else super()._split_scope(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByFile | None:
+    return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def _folder(item: pytest.Item) -> str:

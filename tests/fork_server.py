@@ -74,6 +74,7 @@ class Started(NamedTuple):
 
 class _Server(NamedTuple):
     address: str
+    pid: int
     shaping: dict[str, str]
 
 
@@ -86,6 +87,11 @@ _counts = {"forked": 0, "executed": 0}
 def started() -> Started:
     """What this process has started so far; not what its children did."""
     return Started(**_counts)
+
+
+def server_pid() -> int | None:
+    """The process that forks, if it was needed so far."""
+    return None if _server is None else _server.pid
 
 
 def install() -> None:
@@ -217,12 +223,15 @@ def _start_server() -> _Server:
     alive, held = os.pipe()
     command = [sys.executable, "-m", "tests.fork_server", str(listener.fileno()), str(alive)]
     files = (listener.fileno(), alive)
-    with _usual_popen(command, cwd=ROOT, pass_fds=files, stdin=subprocess.DEVNULL) as parent:
-        parent.wait(_START_TIMEOUT_S)
+    with _usual_popen(
+        command, cwd=ROOT, pass_fds=files, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    ) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
     listener.close()
     os.close(alive)
     os.set_inheritable(held, False)
-    return _Server(address, _shaping(os.environ))
+    return _Server(address, pid, _shaping(os.environ))
 
 
 def _fork(words: Sequence[Any], asked: Mapping[str, Any], files: Sequence[int]) -> int:
@@ -343,7 +352,7 @@ def _become(request: Mapping[str, Any], files: Sequence[int], address: str) -> N
     try:
         _take_over(request, files)
         global _server
-        _server = _Server(address, _shaping(os.environ))
+        _server = _Server(address, os.getppid(), _shaping(os.environ))
         code = _run(request["words"][2:])
     finally:
         if sys.exception() is not None:
@@ -421,6 +430,8 @@ def _end() -> None:
 
 
 if __name__ == "__main__":
-    if os.fork() != 0:
+    if (child := os.fork()) != 0:
+        os.write(1, f"{child}\n".encode())
         os._exit(0)
+    os.dup2(2, 1)  # nobody reads the pipe any more
     serve(int(sys.argv[1]), int(sys.argv[2]))

@@ -9,7 +9,6 @@ import re
 from importlib import metadata
 from pathlib import Path
 
-import pytest
 from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,7 +22,7 @@ def test_the_oldest_python_is_the_promised_one() -> None:
     assert metadata.metadata("raftlog")["Requires-Python"] == ">=" + OLDEST.removesuffix(".0")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_locked_package_serves_the_oldest_python(name: str) -> None:
-    wanted = metadata.metadata(name).get("Requires-Python", "")
-    assert OLDEST in SpecifierSet(wanted), f"{name} wants Python {wanted}"
+def test_each_locked_package_serves_the_oldest_python() -> None:
+    wanted = {name: metadata.metadata(name).get("Requires-Python", "") for name in NAMES}
+    assert len(wanted) > 50
+    assert [each for each in wanted.items() if OLDEST not in SpecifierSet(each[1])] == []

@@ -279,7 +279,7 @@ OPERATIONS = (
 FAULTS = ("kill", "pause", "cut", "kill_within_a_move")
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_a_cluster_that_changes_once_in_every_way_loses_doubles_and_reorders_nothing(
     tmp_path: Path,

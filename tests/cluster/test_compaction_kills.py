@@ -69,6 +69,7 @@ def history_ends(client: LogClient) -> list[int]:
     return [each.history_end for each in client.watermark("load").replicas]
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_nodes_and_compactions_killed_at_any_moment_lose_and_repeat_nothing(
     tmp_path: Path,

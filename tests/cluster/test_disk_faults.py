@@ -152,7 +152,7 @@ def led_by(cluster: ProcessCluster, client: LogClient, node: int) -> str:
     raise AssertionError("unreachable")
 
 
-@pytest.mark.parametrize("delay_s", [3.0, 20.0])
+@pytest.mark.parametrize("delay_s", [3.0, pytest.param(20.0, marks=pytest.mark.soak)])
 def test_a_leader_with_a_slow_disk_gives_way(
     cluster: ProcessCluster, disks: ClusterDisks, delay_s: float
 ) -> None:

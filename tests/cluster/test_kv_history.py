@@ -99,7 +99,7 @@ class History:
             self.operations[key].append(Operation(called, next(self._moments), step, text))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_races_over_killed_and_paused_leaders_are_linearizable(tmp_path: Path) -> None:
     settings = ["storage.snapshot_entries=100"]

@@ -14,6 +14,7 @@ MIB = 1024 * 1024
 LOWERED = [f"server.entry_bytes_max={2 * MIB}", f"raft.append_bytes_max={MIB}"]
 
 
+@pytest.mark.soak
 def test_entries_above_a_lowered_limit_reach_a_follower_and_are_read(tmp_path: Path) -> None:
     """The follower that lacks them takes messages of 5 MiB by its own settings."""
     large = [os.urandom(7 * MIB), os.urandom(6 * MIB)]

@@ -17,6 +17,7 @@ that it leads is elected again. Without quiescence during the replay there are o
 for each topic."""
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_no_member_campaigns_against_a_leader_while_all_topics_replay_their_logs(
     tmp_path: Path,

@@ -19,19 +19,20 @@ STALLED_S = 4.0
 """Several election timeouts."""
 
 
-@pytest.fixture
-def stalls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "stalls"
-    folder.mkdir()
-    monkeypatch.setenv(FOLDER, str(folder))
-    return folder
+@pytest.fixture(scope="module")
+def stalls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("stalls")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv(FOLDER, str(folder))
+        yield folder
 
 
-@pytest.fixture
-def cluster(tmp_path: Path, stalls: Path) -> Iterator[ProcessCluster]:
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, stalls: Path) -> Iterator[ProcessCluster]:
+    data = tmp_path_factory.mktemp("stalling") / "data"
     program = "tests.cluster.stalling_node"
     settings = [LEADERS_STAY]
-    with ProcessCluster.start(tmp_path / "data", program=program, settings=settings) as running:
+    with ProcessCluster.start(data, program=program, settings=settings) as running:
         with running.client() as first:
             first.kv.put("first", b"1")
             first.create_topic("t", "number bigint")

@@ -41,7 +41,7 @@ NOTICED_SHARE_MIN = 0.95
 RESULTS = ROOT / "build/mutants.jsonl"
 
 COPIED = ("raftlog", "connector", "spark_jobs", "tests", "conf", "docs", "scripts")
-FAST = "not slow and not simulation and not soak and not docs"
+FAST = "not slow and not simulation and not soak"
 OWN_TESTS = {
     "core": ("core", "paper", "dialogues"),
     "machines": ("machines",),

@@ -13,6 +13,7 @@ import pytest
 from raftlog.errors import RaftlogError
 from raftlog.machines.kv import KvMachine, Result, _Last
 from raftlog.multiraft.local_replica import LocalReplica
+from tests.costs import count
 from tests.simulation.kv import KvSimulation
 from tests.simulation.linearizable import (
     Operation,
@@ -149,6 +150,7 @@ def _has_order(operations: list[Operation], state: int) -> bool:
 @pytest.mark.simulation
 def test_histories_over_all_faults_are_linearizable() -> None:
     counts: Counter[str] = Counter()
+    count("seeds", SEEDS)
     for seed in range(SEEDS):
         counts.update(KvSimulation(seed).go().counts)
     assert counts["operations on keys"] > 20 * SEEDS
@@ -221,6 +223,7 @@ BUGS = (
 def test_a_planted_bug_of_the_store_is_noticed(bug: Callable[[], object]) -> None:
     with bug():
         for seed in range(200):
+            count("seeds")
             try:
                 KvSimulation(seed).go()
             except (*FAILURES, RaftlogError) as found:

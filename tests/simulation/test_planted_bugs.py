@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 from raftlog.errors import RaftlogError
+from tests.costs import count
 from tests.simulation.hunt import hunt
 from tests.simulation.planted import BUGS
 from tests.simulation.run import Failure, run_seed
@@ -78,14 +79,20 @@ FIRST_SEEDS = {
 
 @pytest.mark.parametrize("bug", FOUND_AT_ONCE)
 def test_a_bug_in_plain_sight_is_noticed_by_the_first_seeds(bug: str) -> None:
-    assert hunt(bug, start=0, seeds_max=5).seeds > 0
+    _hunt(bug, 0, 5)
 
 
 @pytest.mark.simulation
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("bug", sorted(set(BUGS) - set(FOUND_AT_ONCE) - set(SCRIPTS)))
 def test_a_planted_bug_is_noticed_within_a_bounded_number_of_seeds(bug: str) -> None:
-    assert hunt(bug, start=FIRST_SEEDS.get(bug, 0), seeds_max=SEEDS_MAX).seeds > 0
+    _hunt(bug, FIRST_SEEDS.get(bug, 0), SEEDS_MAX)
+
+
+def _hunt(bug: str, start: int, seeds_max: int) -> None:
+    found = hunt(bug, start=start, seeds_max=seeds_max)
+    assert found.seeds > 0
+    count("seeds", found.seeds)
 
 
 @pytest.mark.slow

@@ -120,6 +120,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.session.timeZone", "America/New_York")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.sql.execution.arrow.maxBytesPerBatch", "2147483647")
+        # As `raftlog.spark.configure` has it. Programs of their own run Spark's.
+        .config("spark.python.daemon.module", "raftlog.spark.daemon")
     )
     session = started(builder)
     session.sparkContext.setLogLevel("OFF")

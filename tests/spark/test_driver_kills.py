@@ -235,6 +235,17 @@ def rows_are_written_once(runs: RelayRuns, seed: int, kills: Sequence[Kill]) -> 
 
 
 @pytest.mark.timeout(1200)
+def test_each_row_is_written_once_while_a_dead_drivers_commit_comes_late(
+    cluster: ProcessCluster, client: raftlog.LogClient, tmp_path: Path
+) -> None:
+    with RelayRuns(cluster, client, tmp_path) as runs:
+        orphan = (Moment.COMMITTING, Deed.ORPHAN)
+        kills = plan(random.Random(FIRST_SEED), [orphan], at_random=0)
+        rows_are_written_once(runs, FIRST_SEED, kills)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
 def test_each_row_is_written_once_while_the_driver_is_killed_three_times(
     cluster: ProcessCluster, client: raftlog.LogClient, tmp_path: Path
 ) -> None:

@@ -266,6 +266,7 @@ spark.stop()
 """
 
 
+@pytest.mark.soak
 def test_two_workers_write_what_each_has_read_as_one(stage: Stage) -> None:
     stage.clicks(*range(20))
     example = str(EXAMPLES / "two_workers.py")

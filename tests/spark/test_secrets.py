@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.spark.conftest import DEADLINE_S, need_streams, run_program
 
 SECRET = "planted-7c1e"
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.soak
 def test_no_planted_secret_shows_in_logs_plans_event_log_or_checkpoint(cluster, client, tmp_path):
     need_streams()
     client.create_topic("secrets", "id bigint")

@@ -1,0 +1,170 @@
+"""What a run of the tests costs: processor time by test, and what it started.
+
+The clock says little on a shared machine; processor time and counts do. Each process that runs
+tests counts for itself. The one that started them adds up, prints, and judges the run by `LIMITS`.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Generator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raftlog.chaos.cluster import ProcessCluster
+from tests import fork_server
+from tests.bench.processes import tree_cpu_s
+
+LIMITS = {"cluster starts": 400, "pythons": 900, "JVMs": 60, "seeds": 5000}
+"""How much of each a whole run may start. `pythons` are started from nothing, not forked."""
+
+UNLISTED_S = 10.0
+"""Processor seconds that any test may take; one that takes more is listed here with its cost."""
+COSTLY: dict[str, float] = {}
+"""Processor seconds of costly tests, by file and name without parameters."""
+TOO_MUCH = 2.0
+"""More than so many times its cost is a warning, or an error with --strict-costs."""
+SHOWN = 20
+
+STARTING = ("cluster", "spark", "slow", "simulation")
+"""The markers of tests that may start processes; the others are timed at less expense."""
+
+ROOT = Path(__file__).resolve().parents[1]
+
+_counts: Counter[str] = Counter()
+
+
+def count(what: str, number: int = 1) -> None:
+    """Add to one of the counters of `LIMITS`."""
+    _counts[what] += number
+
+
+class Costs:
+    """The plugin: counts in a process that runs tests, and adds up in the one that reports."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._is_worker = hasattr(config, "workeroutput")
+        self._of_tests: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
+        self._processor_s = 0.0
+        self._jvms = Path(tempfile.mkdtemp(prefix="raftlog-jvms-"))
+        # The second compiler does not pay off in a short life. Each JVM leaves an empty file.
+        log = f"-Xlog:disable -Xlog:gc+init=off:file={self._jvms}/%p"
+        os.environ["SPARK_SUBMIT_OPTS"] = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {log}"
+        _count_starts()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Time a test together with what is set up for it and taken down after it."""
+        starts = any(item.get_closest_marker(each) for each in STARTING)
+        spent_s = _everything_s if starts else time.process_time
+        before_s = spent_s()
+        try:
+            return (yield)
+        finally:
+            self._of_tests[function_of(item.nodeid)] += spent_s() - before_s
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Hand over what this process counted, or judge the whole."""
+        counted = Counter(_counts)
+        counted["pythons"] += fork_server.started().executed
+        counted["JVMs"] += len(list(self._jvms.iterdir()))
+        for file in self._jvms.iterdir():
+            file.unlink()
+        self._jvms.rmdir()
+        own = {
+            "counts": dict(counted),
+            "tests": dict(self._of_tests),
+            "processor_s": _everything_s(),
+        }
+        if self._is_worker:
+            self._config.workeroutput["costs"] = own  # type: ignore[attr-defined]
+            return
+        self._add(own)
+        if file := self._config.getoption("costs_file"):
+            lines = [f"{spent_s:.2f} {test}\n" for test, spent_s in self._of_tests.most_common()]
+            Path(file).write_text("".join(lines))
+        strict = self._config.getoption("strict_costs")
+        if over_limits(self._counts) or (strict and too_costly(self._of_tests)):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_testnodedown(self, node: Any) -> None:
+        """A process that ran tests has ended."""
+        if "costs" in getattr(node, "workeroutput", {}):
+            self._add(node.workeroutput["costs"])
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Print the counters and the most expensive tests."""
+        if self._is_worker:
+            return
+        counters = [f"{what} {self._counts[what]}/{most}" for what, most in LIMITS.items()]
+        terminalreporter.section("costs")
+        for test, spent_s in self._of_tests.most_common(SHOWN):
+            terminalreporter.line(f"{spent_s:8.1f} s  {test}")
+        for line in too_costly(self._of_tests):
+            terminalreporter.line(line, yellow=True)
+        for line in over_limits(self._counts):
+            terminalreporter.line(line, red=True)
+        terminalreporter.line(", ".join([*counters, f"processor s {self._processor_s:,.0f}"]))
+
+    def _add(self, costs: dict[str, Any]) -> None:
+        self._counts.update(costs["counts"])
+        self._of_tests.update(costs["tests"])
+        self._processor_s += costs["processor_s"]
+
+
+def over_limits(counts: Mapping[str, int]) -> list[str]:
+    """What a run started too much of."""
+    return [
+        f"{counts[what]} {what}: tests/costs.py allows {most}"
+        for what, most in LIMITS.items()
+        if counts[what] > most
+    ]
+
+
+def too_costly(of_tests: Mapping[str, float]) -> list[str]:
+    """The tests that took `TOO_MUCH` times the processor seconds that are listed."""
+    return [
+        f"{test} took {spent_s:.0f} processor seconds; tests/costs.py expects {expected_s:g}"
+        for test, spent_s in of_tests.items()
+        if spent_s > TOO_MUCH * (expected_s := COSTLY.get(test, UNLISTED_S))
+    ]
+
+
+@cache
+def file_cost_s(path: Path) -> float:
+    """About what the tests of a file take: the longest files start first."""
+    file = path.relative_to(ROOT).as_posix()
+    listed_s = sum(cost_s for test, cost_s in COSTLY.items() if test.startswith(f"{file}::"))
+    folder = file.split("/")[1]
+    return listed_s + {"spark": 1e6, "cluster": UNLISTED_S}.get(folder, 0.0)
+
+
+def function_of(nodeid: str) -> str:
+    """The test's file and name without its parameters."""
+    return nodeid.partition("[")[0]
+
+
+def _everything_s() -> float:
+    """Processor time of this process, and of all that it and its fork server ever started."""
+    server = fork_server.server_pid()
+    return tree_cpu_s(os.getpid()) + (0.0 if server is None else tree_cpu_s(server))
+
+
+def _count_starts() -> None:
+    usual = ProcessCluster.start.__func__  # type: ignore[attr-defined]
+
+    def start(cls: type[ProcessCluster], *arguments: Any, **named: Any) -> ProcessCluster:
+        count("cluster starts")
+        started: ProcessCluster = usual(cls, *arguments, **named)
+        return started
+
+    ProcessCluster.start = classmethod(start)  # type: ignore[method-assign, assignment]

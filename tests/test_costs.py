@@ -1,0 +1,51 @@
+"""What a run of the tests costs is added up and judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import costs
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_a_run_that_starts_too_much_is_named_with_its_limit() -> None:
+    most = costs.LIMITS["JVMs"]
+    fine = dict.fromkeys(costs.LIMITS, 0) | {"JVMs": most}
+    assert costs.over_limits(fine) == []
+    [line] = costs.over_limits(fine | {"JVMs": most + 1})
+    assert f"{most + 1} JVMs" in line
+    assert str(most) in line
+
+
+def test_a_test_that_takes_twice_its_cost_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs, "COSTLY", {"tests/a.py::listed": 30.0})
+    fine = {"tests/a.py::listed": 59.0, "tests/a.py::other": 19.0}
+    assert costs.too_costly(fine) == []
+    [line] = costs.too_costly(fine | {"tests/a.py::listed": 61.0})
+    assert line.startswith("tests/a.py::listed took 61 processor seconds")
+    [line] = costs.too_costly(fine | {"tests/a.py::other": 21.0})
+    assert line.startswith("tests/a.py::other took 21 processor seconds")
+
+
+def test_every_listed_test_exists() -> None:
+    missing = []
+    for test in costs.COSTLY:
+        file, _, function = test.partition("::")
+        path = ROOT / file
+        if not path.exists() or f"def {function}(" not in path.read_text():
+            missing.append(test)
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "function"),
+    [
+        ("tests/a.py::test_b", "tests/a.py::test_b"),
+        ("tests/a.py::test_b[c::d-[e]]", "tests/a.py::test_b"),
+    ],
+)
+def test_the_parameters_of_a_test_are_counted_together(nodeid: str, function: str) -> None:
+    assert costs.function_of(nodeid) == function
