@@ -31,6 +31,7 @@ COSTLY: dict[str, float] = {}
 TOO_MUCH = 2.0
 """More than so many times its cost is a warning, or an error with --strict-costs."""
 SHOWN = 20
+SHOWN_MIN_S = 1.0
 
 STARTING = ("cluster", "spark", "slow", "simulation")
 """The markers of tests that may start processes; the others are timed at less expense."""
@@ -108,7 +109,8 @@ class Costs:
         counters = [f"{what} {self._counts[what]}/{most}" for what, most in LIMITS.items()]
         terminalreporter.section("costs")
         for test, spent_s in self._of_tests.most_common(SHOWN):
-            terminalreporter.line(f"{spent_s:8.1f} s  {test}")
+            if spent_s >= SHOWN_MIN_S:
+                terminalreporter.line(f"{spent_s:8.1f} s  {test}")
         for line in too_costly(self._of_tests):
             terminalreporter.line(line, yellow=True)
         for line in over_limits(self._counts):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -35,6 +36,25 @@ def test_every_row_names_tests_and_each_exists() -> None:
     assert missing == []
 
 
+def test_every_row_names_a_test_that_make_test_runs() -> None:
+    """And not only a benchmark or a long version that `make soak` runs."""
+    idle = []
+    for number, shown in ROWS:
+        named = re.findall(r"`(tests/[\w/]+\.(?:py|txt))(?:::(\w+))?`", shown)
+        if not any(_runs_in_make_test(ROOT / file, function) for file, function in named):
+            idle.append(number)
+    assert idle == []
+
+
+def test_a_long_version_or_a_benchmark_does_not_count(tmp_path: Path) -> None:
+    file = tmp_path / "test_it.py"
+    file.write_text("@pytest.mark.soak\ndef test_long(): ...\ndef test_short(): ...\n")
+    assert not _runs_in_make_test(file, "test_long")
+    assert _runs_in_make_test(file, "test_short")
+    assert _runs_in_make_test(file, "")
+    assert not _runs_in_make_test(ROOT / "tests" / "bench" / "observers.py", "")
+
+
 def test_every_test_that_guards_a_dangerous_rule_exists() -> None:
     text = (ROOT / "docs" / "TESTING.md").read_text(encoding="utf-8")
     _, _, section = text.partition("### Rules that have cost other systems data")
@@ -46,6 +66,17 @@ def test_every_test_that_guards_a_dangerous_rule_exists() -> None:
             missing.append(f"{file}::{function}")
     assert missing == []
     assert count > 20
+
+
+def _runs_in_make_test(path: Path, function: str) -> bool:
+    if path.suffix == ".txt":
+        return True  # a dialogue
+    found = [
+        (node.name, any(ast.unparse(each)[-9:] == "mark.soak" for each in node.decorator_list))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    ]
+    return any(not is_long for name, is_long in found if function in ("", name))
 
 
 def _functions(path: Path) -> set[str]:

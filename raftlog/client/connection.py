@@ -151,7 +151,8 @@ class Connection:
         """The addresses of nodes that never vote, and hold every group."""
         self._of_rack: frozenset[str] = frozenset()
         """Those of the nodes that stand where this client stands."""
-        self._turn = random.randrange(1 << 16)
+        self._turn = random.randrange(1, 1 << 16)
+        self._asked_at_turn: dict[str, int] = {}
 
     @property
     def servers(self) -> str:
@@ -352,7 +353,8 @@ class Connection:
         return self._leaders.get(group) or self.next_address()
 
     def next_address(self, among: Sequence[str] = ()) -> str:
-        """The nodes in turn, or those of `among`. Starts anywhere, so that clients spread.
+        """The node, or the one of `among`, that was not asked for the longest time. Starts anywhere,
+        so that clients spread.
 
         Leaves out a node that just gave no answer; if there is no other among these, any that the
         client knows may have an answer.
@@ -369,7 +371,12 @@ class Connection:
         choice = answering or among or known
         with self._lock:
             self._turn += 1
-            return choice[self._turn % len(choice)]
+            first = self._turn % len(choice)
+            turned = [*choice[first:], *choice[:first]]
+            # No turn of the whole list: other calls, which choose among others, come in between.
+            chosen = min(turned, key=lambda each: self._asked_at_turn.get(each, 0))
+            self._asked_at_turn[chosen] = self._turn
+            return chosen
 
     def near(self, among: Sequence[str]) -> Sequence[str]:
         """Those of them in `client.rack`, or all, if none is."""

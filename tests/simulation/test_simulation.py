@@ -64,6 +64,15 @@ DEEDS = (
 """What clients and nodes must have done, besides meeting every fault."""
 
 
+RARE = {
+    "torn tail of a log truncated",
+    "torn tail of the journal truncated",
+    "marks asked of a deposed leader",
+    "compaction ended by a crash",
+}
+"""What needs some hundred seeds. `make soak` runs them."""
+
+
 def results_of(seeds: Iterable[int], jobs: int) -> list[Result]:
     """The results of the seeds; fails with every seed that broke a promise."""
     results = list(run_seeds(seeds, jobs))
@@ -71,6 +80,14 @@ def results_of(seeds: Iterable[int], jobs: int) -> list[Result]:
     failures = [str(result) for result in results if isinstance(result, Failure)]
     assert not failures, "\n".join(failures)
     return [result for result in results if isinstance(result, Result)]
+
+
+def never_met(results: Iterable[Result]) -> set[str]:
+    """The faults and deeds that these seeds were to meet and did not."""
+    counts: Counter[str] = Counter()
+    for result in results:
+        counts.update(result.counts)
+    return {name for name in (*FAULTS, *WEATHER, *DEEDS) if counts[name] == 0}
 
 
 def test_a_short_seed_breaks_no_promise() -> None:
@@ -86,8 +103,9 @@ def test_the_first_seeds_break_no_promise() -> None:
 
 @pytest.mark.simulation
 @pytest.mark.timeout(1_800)
-def test_a_hundred_seeds_break_no_promise() -> None:
+def test_a_hundred_seeds_break_no_promise_and_meet_every_fault_but_the_rare_ones() -> None:
     results = results_of(range(FIRST_OF_MANY, FIRST_OF_MANY + MANY_SEEDS), jobs=1)
+    assert never_met(results) <= RARE
     assert sum(result.acknowledged_records for result in results) > 35 * MANY_SEEDS
 
 
@@ -95,10 +113,7 @@ def test_a_hundred_seeds_break_no_promise() -> None:
 @pytest.mark.timeout(1_800)
 def test_hundreds_of_seeds_break_no_promise_and_meet_every_fault() -> None:
     results = results_of(range(FIRST_OF_MANY, FIRST_OF_MANY + ALL_SEEDS), jobs=2)
-    counts: Counter[str] = Counter()
-    for result in results:
-        counts.update(result.counts)
-    assert [name for name in (*FAULTS, *WEATHER, *DEEDS) if counts[name] == 0] == []
+    assert never_met(results) == set()
     assert sum(result.acknowledged_records for result in results) > 35 * ALL_SEEDS
 
 
