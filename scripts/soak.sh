@@ -9,12 +9,12 @@ need_java
 status=0
 $VENV/bin/python -m raftlog chaos --minutes "${MINUTES:-30}" "$@" || status=$?
 $VENV/bin/python -m raftlog chaos --closed --minutes "${MINUTES:-30}" "$@" || status=$?
-$VENV/bin/python -m pytest -q -m soak --strict-costs tests || status=$?
+$VENV/bin/python -m pytest -q -m soak tests || status=$?
 loops=()
 trap 'kill "${loops[@]}"' EXIT
 for _ in {1..8}; do
     $VENV/bin/python -c 'while True: pass' &
     loops+=($!)
 done
-scripts/test.sh || status=$?
+scripts/test.sh --strict-costs || status=$?
 exit $status

@@ -52,6 +52,8 @@ class Costs:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._is_worker = hasattr(config, "workeroutput")
+        # Long versions have no limits.
+        self._is_judged = config.getoption("markexpr") != "soak"
         self._of_tests: Counter[str] = Counter()
         self._counts: Counter[str] = Counter()
         self._processor_s = 0.0
@@ -94,7 +96,9 @@ class Costs:
             lines = [f"{spent_s:.2f} {test}\n" for test, spent_s in self._of_tests.most_common()]
             Path(file).write_text("".join(lines))
         strict = self._config.getoption("strict_costs")
-        if over_limits(self._counts) or (strict and too_costly(self._of_tests)):
+        if self._is_judged and (
+            over_limits(self._counts) or (strict and too_costly(self._of_tests))
+        ):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_testnodedown(self, node: Any) -> None:
@@ -111,10 +115,11 @@ class Costs:
         for test, spent_s in self._of_tests.most_common(SHOWN):
             if spent_s >= SHOWN_MIN_S:
                 terminalreporter.line(f"{spent_s:8.1f} s  {test}")
-        for line in too_costly(self._of_tests):
-            terminalreporter.line(line, yellow=True)
-        for line in over_limits(self._counts):
-            terminalreporter.line(line, red=True)
+        if self._is_judged:
+            for line in too_costly(self._of_tests):
+                terminalreporter.line(line, yellow=True)
+            for line in over_limits(self._counts):
+                terminalreporter.line(line, red=True)
         terminalreporter.line(", ".join([*counters, f"processor s {self._processor_s:,.0f}"]))
 
     def _add(self, costs: dict[str, Any]) -> None:
