@@ -54,6 +54,7 @@ class Costs:
         self._is_worker = hasattr(config, "workeroutput")
         # Long versions have no limits.
         self._is_judged = config.getoption("markexpr") != "soak"
+        self._own: Counter[str] = Counter()
         self._of_tests: Counter[str] = Counter()
         self._counts: Counter[str] = Counter()
         self._processor_s = 0.0
@@ -72,7 +73,7 @@ class Costs:
         try:
             return (yield)
         finally:
-            self._of_tests[function_of(item.nodeid)] += spent_s() - before_s
+            self._own[function_of(item.nodeid)] += spent_s() - before_s
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -85,7 +86,7 @@ class Costs:
         self._jvms.rmdir()
         own = {
             "counts": dict(counted),
-            "tests": dict(self._of_tests),
+            "tests": dict(self._own),
             "processor_s": _everything_s(),
         }
         if self._is_worker:

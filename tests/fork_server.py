@@ -51,7 +51,7 @@ NEVER_FORKED = (
 )
 """Programs that tests find by their parent or command line, that change modules before anything
 imports them, or that run for long anyway."""
-SHAPING = ("PYTHON", "LC_", "LANG", "LD_", "FAKETIME", "GRPC_", "MALLOC", "ARROW_", "TZ", "HOME")
+SHAPING = ("PYTHON", "LC_", "LANG", "LD_", "FAKETIME", "GRPC_", "MALLOC", "ARROW_", "TZ")
 """Variables that a process reads while it starts or imports: a child with other ones is started
 from nothing."""
 LIMITS = (resource.RLIMIT_NOFILE, resource.RLIMIT_CORE, resource.RLIMIT_AS, resource.RLIMIT_NPROC)
