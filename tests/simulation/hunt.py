@@ -22,7 +22,6 @@ from tests.simulation.planted import BUGS
 from tests.simulation.run import Failure, run_seed, workers
 from tests.simulation.scripted import SCRIPTS
 
-
 FIRST_SEEDS = Path(__file__).with_name("first_seeds.txt")
 """Where to begin each hunt: a line for each bug, with a seed that notices it at little cost."""
 
