@@ -14,7 +14,7 @@ PROCESSES = {"client", "leader", "follower"}
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("closed", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_a_tree_is_compared_with_a_revision_figure_by_figure(closed: bool) -> None:
     with tree_of("HEAD") as other:
         piece = Piece("log", "smallest_log", in_turns=True)

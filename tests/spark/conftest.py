@@ -110,7 +110,9 @@ def started(builder: SparkSession.Builder) -> SparkSession:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A small session in a zone that is not UTC, so that a wrong zone shows."""
-    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    python = Path(__file__).with_name("worker_python.sh")
+    os.environ |= {"PYSPARK_PYTHON": str(python), "TESTS_PYTHON": sys.executable}
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     builder = (
         SparkSession.builder.master(f"local[2,{TASK_TRIES}]")
         .config("spark.driver.memory", "1g")
@@ -120,8 +122,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.session.timeZone", "America/New_York")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.sql.execution.arrow.maxBytesPerBatch", "2147483647")
-        # As `raftlog.spark.configure` has it. Programs of their own run Spark's.
-        .config("spark.python.daemon.module", "raftlog.spark.daemon")
     )
     session = started(builder)
     session.sparkContext.setLogLevel("OFF")
