@@ -13,7 +13,12 @@ from raftlog.image.outvoted import (
     read_outvoted,
     write_outvoted,
 )
-from raftlog.multiraft.effects import HistoryCompared, RebuildsSpent, ReplicaRebuilding
+from raftlog.multiraft.effects import (
+    HistoryCompared,
+    RebuildsSpent,
+    ReplicaRebuilding,
+    StateCompared,
+)
 from tests.multiraft.leading import TWO, disk_of_topics, heartbeat
 from tests.multiraft.test_refused_messages import started
 from tests.storage.memory import MemoryFileSystem
@@ -44,9 +49,8 @@ class Follower:
         """Node 2 says which history a majority has at `POINT`."""
         self.hear(agreed_history_index=POINT, agreed_history_digest=digest)
 
-    def pass_look(self) -> None:
-        """So much time passes that what is due is looked for once."""
-        for _ in range(LOOK_TICKS):
+    def pass_ticks(self, count: int) -> None:
+        for _ in range(count):
             self.multiraft.tick()
             self.driver.run()
 
@@ -72,23 +76,39 @@ def outvoted_before(*rebuilt_us: int) -> Follower:
 def test_an_outvoted_replica_asks_its_leader_for_an_image_and_reports_it_once() -> None:
     follower = Follower()
     follower.hear_digest(OWN)
-    follower.pass_look()
+    follower.pass_ticks(LOOK_TICKS)
     assert not follower.told(ReplicaRebuilding)
     follower.hear_digest(ANOTHER)
-    follower.pass_look()
+    follower.pass_ticks(LOOK_TICKS)
     (event,) = follower.told(ReplicaRebuilding)
     assert (event.group, event.info, event.peer) == (GROUP, follower.local.info, TWO)
     assert {each.to for each in follower.requests} == {TWO}
-    follower.pass_look()
+    follower.pass_ticks(LOOK_TICKS)
     assert len(follower.told(ReplicaRebuilding)) == 1
 
 
 def test_what_a_replica_knows_is_reported_before_its_rebuild() -> None:
+    """Also where the look comes between the leader's message and the turn that handles it."""
+    follower = Follower()
+    follower.local.replica.states.reached(POINT, OWN, Offset(0))
+    follower.pass_ticks(LOOK_TICKS - 1)
+    follower.multiraft.receive(
+        TWO, [heartbeat(GROUP, TWO, 1, agreed_index=POINT, agreed_hash=ANOTHER)]
+    )
+    follower.multiraft.tick()
+    follower.driver.run()
+    follower.pass_ticks(LOOK_TICKS)
+    kinds = [type(event) for event in follower.told(StateCompared, ReplicaRebuilding)]
+    assert kinds == [StateCompared, ReplicaRebuilding]
+
+
+def test_a_rebuild_is_tried_at_looks_only() -> None:
     follower = Follower()
     follower.hear_digest(ANOTHER)
-    follower.pass_look()
-    kinds = [type(event) for event in follower.told(HistoryCompared, ReplicaRebuilding)]
-    assert kinds == [HistoryCompared, ReplicaRebuilding]
+    follower.pass_ticks(LOOK_TICKS - 1)
+    assert not follower.told(ReplicaRebuilding)
+    follower.pass_ticks(1)
+    assert follower.told(ReplicaRebuilding)
 
 
 def test_its_folder_says_that_it_was_outvoted_until_a_majority_agrees_with_it() -> None:
@@ -104,10 +124,10 @@ def test_a_replica_that_agreed_meanwhile_is_reported_again() -> None:
     follower = Follower()
     for count in (1, 2):
         follower.hear_digest(ANOTHER)
-        follower.pass_look()
+        follower.pass_ticks(LOOK_TICKS)
         assert len(follower.told(ReplicaRebuilding)) == count
         follower.hear_digest(OWN)
-        follower.pass_look()
+        follower.pass_ticks(LOOK_TICKS)
 
 
 def test_no_image_is_asked_for_before_the_folder_says_why() -> None:
@@ -122,17 +142,17 @@ def test_no_image_is_asked_for_before_the_folder_says_why() -> None:
     assert not follower.noted.history
     assert not follower.told(ReplicaRebuilding)
     follower.driver.run()
-    follower.pass_look()
+    follower.pass_ticks(LOOK_TICKS)
     assert follower.noted.history
     assert follower.told(ReplicaRebuilding)
 
 
 def test_after_a_restart_it_is_rebuilt_once_a_leader_is_known() -> None:
     follower = outvoted_before()
-    follower.pass_look()
+    follower.pass_ticks(LOOK_TICKS)
     assert not follower.requests
     follower.hear()
-    follower.pass_look()
+    follower.pass_ticks(LOOK_TICKS)
     assert follower.told(ReplicaRebuilding)
     assert {each.to for each in follower.requests} == {TWO}
 
@@ -142,12 +162,12 @@ def test_a_third_rebuild_waits_until_a_day_has_passed_since_the_first() -> None:
     follower.driver.wall_us = REBUILDS_US
     follower.hear()
     for _ in range(3):
-        follower.pass_look()
+        follower.pass_ticks(LOOK_TICKS)
     (event,) = follower.told(RebuildsSpent, ReplicaRebuilding)
     assert event == RebuildsSpent(group=GROUP, info=follower.local.info)
     assert not follower.requests
     follower.driver.wall_us = REBUILDS_US + 1
-    follower.pass_look()
+    follower.pass_ticks(LOOK_TICKS)
     assert follower.told(ReplicaRebuilding)
     assert follower.requests
 
@@ -157,7 +177,7 @@ def test_a_state_that_differs_is_rebuilt_but_its_folder_says_nothing() -> None:
     follower = Follower()
     follower.local.replica.states.reached(POINT, OWN, Offset(0))
     follower.hear(agreed_index=POINT, agreed_hash=ANOTHER)
-    follower.pass_look()
+    follower.pass_ticks(LOOK_TICKS)
     assert follower.told(ReplicaRebuilding)
     assert follower.requests
     assert follower.noted == NEVER_OUTVOTED
@@ -169,6 +189,6 @@ def test_the_controllers_group_is_never_rebuilt() -> None:
     controller.replica.states.reached(POINT, OWN, Offset(0))
     follower.hear(CONTROLLER_GROUP, agreed_index=POINT, agreed_hash=ANOTHER)
     assert controller.replica.diverged
-    follower.pass_look()
+    follower.pass_ticks(LOOK_TICKS)
     assert not follower.told(ReplicaRebuilding, RebuildsSpent)
     assert not follower.requests
