@@ -1,4 +1,5 @@
-"""A quiesced replica is checked now and then, though its node hears all that it relies on.
+"""A quiesced replica is checked now and then, though its node hears all that it relies on, and a
+leader when a process is back.
 
 So what was not foreseen costs a time that is bounded.
 """
@@ -7,9 +8,11 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from raftlog.core.messages import Heartbeat, NodeHeartbeat, PeerMessage, VoteRequest
-from raftlog.core.types import CONTROLLER_GROUP
-from tests.multiraft.leading import ONE, TWO, LeadingNode, heartbeat
+from raftlog.core.types import CONTROLLER_GROUP, NodeId
+from tests.multiraft.leading import ONE, THREE, TWO, LeadingNode, heartbeat
 from tests.multiraft.resting import RESTING
 from tests.multiraft.test_refused_messages import started
 from tests.storage.memory import MemoryFileSystem
@@ -80,3 +83,20 @@ def test_a_leader_asks_its_followers_again_and_again() -> None:
         assert asked
         assert all(each.quiesce_round > 0 for each in asked)
         assert raft.quiesced, "its follower agreed again"
+
+
+@pytest.mark.parametrize(
+    ("peer", "boot_id"), [(THREE, "3.1"), (TWO, "2.2")], ids=["is heard again", "is another one"]
+)
+def test_a_leader_tells_a_process_what_it_may_have_missed_once_it(
+    peer: NodeId, boot_id: str
+) -> None:
+    """Its replica may lack entries, and nothing else would wake the leader."""
+    node = LeadingNode()
+    raft = node.local(1).raft
+    node.wait(lambda: raft.quiesced)
+    node.multiraft.receive(peer, [NodeHeartbeat(sender=peer, to=ONE, boot_id=boot_id)])
+    assert not raft.quiesced
+    node.driver.run()
+    told = [each for each in node.driver.sent if isinstance(each, Heartbeat) and each.to == peer]
+    assert {each.group for each in told if not each.quiesce_round} == {CONTROLLER_GROUP, raft.group}
