@@ -122,7 +122,7 @@ def failing_without_a_bug(parts: Collection[str], seeds_max: int) -> str:
     if not set(parts).isdisjoint(REQUIRED):
         runs |= {tuple(stage.command): stage for stage in stages(REQUIRED[0], seeds_max)}
     with _copied_tree() as tree:
-        failures = (_run(stage, tree, time.monotonic() + MUTANT_S) for stage in runs.values())
+        failures = (run_stage(stage, tree, time.monotonic() + MUTANT_S) for stage in runs.values())
         return next(filter(None, failures), "")
 
 
@@ -136,7 +136,7 @@ def examine(mutant: Mutant, tree: Path, seeds_max: int, stages_max: int) -> Outc
     started_s = time.monotonic()
     with _planted(mutant, tree):
         for stage in stages(part_of(mutant), seeds_max)[:stages_max]:
-            found = _run(stage, tree, started_s + MUTANT_S)
+            found = run_stage(stage, tree, started_s + MUTANT_S)
             if found:
                 break
         else:
@@ -164,12 +164,13 @@ def _planted(mutant: Mutant, tree: Path) -> Iterator[None]:
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
-def _run(stage: Stage, tree: Path, deadline_s: float) -> str:
+def run_stage(stage: Stage, tree: Path, deadline_s: float) -> str:
     """What noticed the mutant; "" if nothing did. The deadline is of the monotonic clock."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(tree),
         "PYTHONDONTWRITEBYTECODE": "1",
+        "COLUMNS": "1000",  # in a narrower summary pytest leaves out why a test failed
         "TMPDIR": str(tree / "tmp"),
     }
     process = subprocess.Popen(

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -21,9 +22,11 @@ from tests.mutants.run import (
     REQUIRED,
     SEED,
     Outcome,
+    Stage,
     change,
     noticed_by,
     part_of,
+    run_stage,
     stages,
     summary,
 )
@@ -172,6 +175,18 @@ def test_what_noticed_a_mutant_is_the_test_that_failed_and_a_hang_is_told_apart(
     assert noticed_by(own, 1, failed) == "tests/core/test_quorum.py::test_all"
     assert noticed_by(own, 1, f"E  Failed: Timeout (>60.0s)\n{failed}").startswith("hangs: tests/")
     assert noticed_by(own, -9, "") == "exit status -9"
+
+
+@pytest.mark.slow
+def test_a_test_that_hangs_is_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    name = f"test_{'that_has_a_long_name_' * 9}"
+    (tmp_path / "test_endless.py").write_text(f"def {name}():\n    while True: pass\n")
+    (own, *_) = stages("core", 1)
+    command = [*own.command[: own.command.index("-m", 3)], "-o", "timeout=1", "test_endless.py"]
+    found = run_stage(Stage("own tests", command), tmp_path, time.monotonic() + 60)
+    assert found == f"hangs: test_endless.py::{name}"
+    assert run_stage(Stage("own tests", command), tmp_path, 0.0) == "hangs: own tests"
 
 
 @pytest.mark.slow
