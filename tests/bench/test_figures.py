@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -74,10 +75,19 @@ def test_memory_that_came_and_went_is_seen_as_the_highest() -> None:
     assert watch.most("RssAnon") >= before["RssAnon"] + (60 << 20)
 
 
-def test_cpu_time_grows_with_work() -> None:
-    before_s = cpu_s(os.getpid())
-    while cpu_s(os.getpid()) < before_s + 0.02:
+def worked_s(least_s: float) -> float:
+    """Work until this process has spent at least so much processor time; how much it was."""
+    before_s, deadline_s = time.process_time(), time.monotonic() + 30
+    while time.process_time() < before_s + least_s:
+        assert time.monotonic() < deadline_s, "the processor time of this process stands still"
         sum(range(10_000))
+    return time.process_time() - before_s
+
+
+def test_cpu_time_is_what_the_process_has_spent() -> None:
+    before_s = cpu_s(os.getpid())
+    spent = worked_s(0.1)
+    assert cpu_s(os.getpid()) - before_s == pytest.approx(spent, abs=0.03), "steps of 10 ms"
 
 
 @pytest.mark.slow
@@ -87,17 +97,27 @@ def test_the_time_of_a_tree_has_that_of_children_which_have_ended() -> None:
     assert tree_cpu_s(os.getpid()) >= before_s + 0.05
 
 
-def test_thread_times_grow_with_work_in_any_thread() -> None:
-    before, waits = thread_times_ns(os.getpid()), threading.Event()
-    worker = threading.Thread(target=lambda: (sum(range(2_000_000)), waits.wait(10)))
+def test_thread_times_are_what_all_threads_have_spent() -> None:
+    before, worked, waits = thread_times_ns(os.getpid()), threading.Event(), threading.Event()
+
+    def work() -> None:
+        sum(range(2_000_000))
+        worked.set()
+        waits.wait(10)
+
+    worker = threading.Thread(target=work)
+    spent_before_s = time.process_time()
     worker.start()
     try:
-        while spent_s(before, thread_times_ns(os.getpid())) < 0.01:
-            sum(range(10_000))
-        assert worker.native_id in thread_times_ns(os.getpid())
+        assert worked.wait(30)
+        after = thread_times_ns(os.getpid())
+        spent = time.process_time() - spent_before_s
     finally:
         waits.set()
         worker.join()
+    assert worker.native_id is not None
+    assert after[worker.native_id] > 0
+    assert spent_s(before, after) == pytest.approx(spent, abs=0.01)
 
 
 def test_time_between_two_looks_counts_new_threads_whole_and_no_ended_ones() -> None:

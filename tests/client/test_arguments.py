@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 import raftlog
+from raftlog.client.arguments import settings_argument
 from raftlog.errors import InvalidOption, InvalidTopicName
 from raftlog.machines.commands import EpochKey, TopicInfo
 from raftlog.machines.schema import Schema
+from raftlog.machines.settings import TopicSetting
 
 NOBODY = "127.0.0.1:1"
 KEY = EpochKey(writer="w", query_id="w", run="r", epoch=0, streaming=True)
@@ -146,6 +148,17 @@ def test_a_text_that_is_no_utf_8_is_refused_at_the_call(
     with pytest.raises(InvalidOption) as caught:
         call(client)
     assert caught.value.option == named
+
+
+def test_a_setting_of_none_is_the_default_and_one_of_0_is_refused() -> None:
+    settings = settings_argument({"retention_s": None, "retention_records": 5})
+    assert settings == (
+        TopicSetting(name="retention_s", value=0),
+        TopicSetting(name="retention_records", value=5),
+    )
+    for value, problem in ((0, "would keep nothing"), (True, "of type bool"), ("5", "of type str")):
+        with pytest.raises(InvalidOption, match=problem):
+            settings_argument({"retention_s": value})
 
 
 @pytest.mark.parametrize("timeout_s", [-1, 0, float("nan"), "30", 3601])

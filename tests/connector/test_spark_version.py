@@ -11,8 +11,17 @@ from raftlog.spark import spark_version
 from raftlog.spark.datasource import RaftlogDataSource
 
 
-def test_the_tested_pyspark_reads_streams() -> None:
-    spark_version.check_can_stream()
+def test_a_pyspark_reads_streams_from_the_version_on_that_an_error_names() -> None:
+    found, wanted = (
+        tuple(map(int, version.split(".")[:2]))
+        for version in (__version__, spark_version.STREAMS_SINCE)
+    )
+    refused = None
+    try:
+        spark_version.check_can_stream()
+    except SparkTooOld as error:
+        refused = error
+    assert (refused is None) == (found >= wanted)
 
 
 def test_a_stream_of_a_pyspark_that_lacks_the_classes_ends_with_the_reason(

@@ -129,6 +129,21 @@ def test_a_silent_process_is_not_waited_for_but_a_silent_group_is() -> None:
         assert member.raft.quiesced == is_quiet
 
 
+def test_a_process_that_is_silent_is_waited_for_while_its_last_answer_is_recent() -> None:
+    """It may have answered here after the node had counted it as silent."""
+    member, asking = idle_leader(), 0
+    for _ in range(QUIESCING.election_ticks_min - 1):
+        member.raft.tick((THREE,))
+        member.settle()
+        for message in member.take(Heartbeat, to=2):
+            asking = max(asking, message.quiesce_round)
+            member.step(
+                heartbeat_reply(member, 2, last_index=2, quiesce_round=message.quiesce_round)
+            )
+        assert not member.raft.quiesced
+    assert asking
+
+
 @pytest.mark.parametrize("is_back", [False, True])
 def test_a_leader_waits_for_a_process_that_is_back(is_back: bool) -> None:
     """Otherwise the leader would quiesce beside a follower that does not know what it missed."""

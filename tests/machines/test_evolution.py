@@ -185,6 +185,17 @@ def test_an_alteration_is_refused_where_it_makes_no_sense() -> None:
     assert cluster.machine.fingerprint() == before
 
 
+def test_a_topic_may_have_as_many_columns_as_the_limit_says_and_no_more() -> None:
+    cluster = cluster_with("t", ControllerLimits(fields_max=len(SCHEMA.fields) + 1))
+    assert code(alter(cluster, 1, add("b"), add("c"))) == "TooMany"
+    altered = alter(cluster, 1, add("b"))
+    assert [field.name for field in altered.topic.schema.fields][-1] == "b"
+    assert refusal(alter(cluster, 2, add("c"))) == (
+        "TooMany",
+        {"what": "The schema", "limit": len(SCHEMA.fields) + 1, "unit": "fields"},
+    )
+
+
 def test_a_new_topic_has_a_history_of_its_own() -> None:
     copied = next_of(next_of(SCHEMA, add("b"), add("c")), ColumnChange(action=DROP, name="b"))
     cluster = cluster_with("t")

@@ -51,9 +51,11 @@ def test_what_is_added_before_a_replay_stays(scene: Scene) -> None:
 def test_one_that_is_refused_removes_nothing(scene: Scene) -> None:
     named = scene.stage_all(key(0, run="r"), "a", 3)
     wrong = dataclasses.replace(named, chained_crc=1)
-    before = scene.machine.fingerprint()
+    before, seen = scene.machine.fingerprint(), scene.visible()
     assert code(scene.commit_epoch(key(0, run="r"), wrong, overwrite=True)) == "EpochIncomplete"
+    assert (scene.machine.fingerprint(), scene.visible()) == (before, seen)
     scene.write_epoch(key(0, run="r2"), 1)
+    before, seen = scene.machine.fingerprint(), scene.visible()
     assert code(scene.commit_epoch(key(1, run="r"), overwrite=True)) == "RunFenced"
+    assert (scene.machine.fingerprint(), scene.visible()) == (before, seen)
     assert offsets(scene) == (0, 16)
-    assert scene.machine.fingerprint() != before

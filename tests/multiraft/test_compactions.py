@@ -292,6 +292,20 @@ def test_files_go_only_when_the_manifest_is_durable_and_no_read_is_out() -> None
     assert scene.offsets() == list(range(scene.topics[1].topic_machine.high_water_mark))
 
 
+def test_after_a_restart_what_is_in_history_is_compared_as_before() -> None:
+    """An idle topic may reach no other point for long, and damage may have come meanwhile."""
+    scene = Scene()
+    scene.write(4 * EVERY)
+    scene.compact_all()
+    compacted = scene.topics[GroupId(1)].image.manifest
+    scene.restart()
+    histories = scene.topics[GroupId(1)].replica.histories
+    asked = histories.ask()
+    assert asked.point == compacted.index
+    histories.heard(asked)
+    assert histories.answer().digest == compacted.history_digest != b""
+
+
 def test_a_manifest_that_finds_no_room_is_written_later() -> None:
     scene = Scene()
     scene.write(EVERY)

@@ -22,6 +22,7 @@ from tests.core.member import heartbeat, heartbeat_reply
 from tests.multiraft.test_diverged_replica import Driver
 
 EVERY = 10
+POINTS_KEPT = 16
 GOOD, BAD, WORSE = b"good", b"bad", b"worse"
 TRUSTED, DIVERGED, DISPUTED = Trust.TRUSTED, Trust.DIVERGED, Trust.DISPUTED
 
@@ -193,6 +194,17 @@ def test_a_question_that_a_follower_has_passed_gives_way_to_a_newer_one() -> Non
         group.reach(index, n1=GOOD, n2=GOOD)
     assert group.heartbeat(to=[2]).point == 290
     assert group.replicas[NodeId(1)].agreed_index == 290
+
+
+def test_only_the_latest_points_are_kept_to_answer_for() -> None:
+    comparison = Comparison(NodeId(1))
+    points = [LogIndex(EVERY * number) for number in range(1, POINTS_KEPT + 3)]
+    for point in points:
+        comparison.reached(point, GOOD, Offset(point))
+    for point in points:
+        comparison.heard(Question(point=point))
+        kept = point in points[-POINTS_KEPT:]
+        assert comparison.answer() == (Answer(point, GOOD) if kept else Answer())
 
 
 def test_a_replica_that_agrees_again_is_trusted_again() -> None:

@@ -14,7 +14,7 @@ from raftlog.core.ready import Role
 from raftlog.core.types import CONTROLLER_GROUP, NOBODY, GroupId, LogIndex, NodeId, Payload
 from raftlog.errors import NotLeader, TransferRefused
 from raftlog.machines.cluster_nodes import KnownNode
-from raftlog.machines.commands import Rules
+from raftlog.machines.commands import RegisterNode, Rules, SetDuty
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.multiraft.leader_moves import (
     LeaderLimits,
@@ -24,6 +24,7 @@ from raftlog.multiraft.leader_moves import (
 )
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.wire.codec import encode_command
+from tests.multiraft.leading import LeadingNode
 from tests.simulation.calm import VOTERS, CalmCluster
 from tests.simulation.node import Failed, SimulatedNode
 from tests.simulation.watched import WatchedRaft
@@ -239,6 +240,32 @@ def test_a_node_that_stops_hands_over_all_it_leads_and_leads_nothing_more(group:
         return not any(view.may_lead for view in views if view.node == gone)
 
     cluster.wait(is_left_alone)
+
+
+@pytest.mark.parametrize("drained", [False, True], ids=["stops", "is drained"])
+def test_a_node_hands_over_however_many_groups_it_leads_some_at_a_time(drained: bool) -> None:
+    node = LeadingNode(topics=40)
+    groups = len(node.multiraft.replicas)
+    moves = node.multiraft.leader_moves
+    node.wait(lambda: moves.under_way == groups)
+    if drained:
+        for each in VOTERS:
+            address = f"h{each}:1"
+            node.write(
+                RegisterNode(node=each, store_uuid=f"s{each}", address=address, rules=RULES_LATEST)
+            )
+        node.write(SetDuty(node=ONE, draining=True, leaving=False))
+    else:
+        moves.stop()
+    at_once = []
+    while moves.under_way:
+        node.wait(lambda: node.led < moves.under_way)
+        handed_over = node.take(TimeoutNow)
+        at_once.append(len(handed_over))
+        for each in handed_over:
+            node.take_over(each)
+    assert at_once == [32, groups - 32]
+    assert {local.raft.leader for local in node.multiraft.replicas.values()} == {TWO}
 
 
 def candidate(cluster: CalmCluster) -> NodeId:

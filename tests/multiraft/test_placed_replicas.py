@@ -134,6 +134,15 @@ def test_a_replica_goes_only_when_the_change_is_reported(node: Node) -> None:
     assert not node.folder.exists()
 
 
+def test_a_replica_of_a_group_that_is_still_placed_here_stays(node: Node) -> None:
+    node.create(ONE)
+    local = node.multiraft.replicas[GROUP]
+    node.place(ONE, TWO, generation=0, former=(ONE,))
+    node.reached(1)
+    assert node.multiraft.replicas[GROUP] is local
+    assert node.folder.exists()
+
+
 def test_what_was_promised_outlives_the_removal_until_the_group_is_deleted(node: Node) -> None:
     node.create(ONE)
     before = node.state

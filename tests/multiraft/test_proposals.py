@@ -1,4 +1,4 @@
-"""Which answer a proposal gets: who leads is checked before the node's own limits."""
+"""Which answer a proposal gets, and when: who leads is checked before the node's own limits."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from raftlog.core.messages import AppendRequest
+from raftlog.core.ready import Role
 from raftlog.core.types import (
     CONTROLLER_GROUP,
     Entry,
@@ -18,10 +19,12 @@ from raftlog.core.types import (
     Payload,
     Term,
 )
-from raftlog.errors import DiskFull, NotLeader, RulesTooOld
+from raftlog.errors import DiskFull, NoQuorum, NotLeader, RulesTooOld
 from raftlog.machines.commands import Trim
 from raftlog.machines.rules import BROUGHT_BY, RULES_LATEST
+from raftlog.wire.codec import encode_command
 from tests.multiraft.compaction_scene import Scene
+from tests.multiraft.leading import THREE, TIMING, LeadingNode, heartbeat
 from tests.multiraft.test_refused_messages import follower
 from tests.storage.memory import MemoryFileSystem
 
@@ -68,3 +71,23 @@ def test_a_command_that_a_later_version_brought_is_rejected_until_the_group_has_
     error = refused.value
     assert (error.topic, error.what) == ("topic-1", "Trim")
     assert (error.rules, error.needed) == (RULES_LATEST, RULES_LATEST + 1)
+
+
+@pytest.mark.parametrize("how", ["deposed", "cut off"])
+def test_a_write_in_flight_is_answered_as_soon_as_its_leader_steps_down(how: str) -> None:
+    """The next leader may never write at its index, and the caller must ask that one now."""
+    node = LeadingNode()
+    local, answers = node.local(1), []
+    command = Payload(encode_command(Trim(offset=Offset(0)), None), b"")
+    node.multiraft.propose(local, command, answers.append)
+    node.driver.run()
+    assert not answers, "no other node holds it"
+    if how == "deposed":
+        node.multiraft.receive(THREE, [heartbeat(local.group, THREE, local.raft.term + 1)])
+    else:
+        for _ in range(TIMING.election_ticks_min):
+            node.multiraft.tick()
+            node.driver.run()
+    node.driver.run()
+    assert local.raft.role is not Role.LEADER
+    assert [type(each) for each in answers] == [NoQuorum]

@@ -29,6 +29,7 @@ class Driver:
         self._due: list[Callable[[], Any]] = []
         self.sent: list[PeerMessage] = []
         self.told: list[MultiRaftEvent] = []
+        self.wall_us = 1
 
     def soon(self, turn: Callable[[], None]) -> None:
         self._due.append(turn)
@@ -40,7 +41,7 @@ class Driver:
         return 0
 
     def clock_us(self) -> int:
-        return 1
+        return self.wall_us
 
     def work_us(self) -> int:
         return 0
@@ -84,30 +85,35 @@ class Driver:
         return [event for event in self.told if isinstance(event, PeerMessagesRefused)]
 
 
-def follower(disk: MemoryFileSystem | None = None) -> tuple[MultiRaft, Driver]:
-    """A node whose controller's group follows node 2 in term 1."""
-    disk = disk or MemoryFileSystem(Random(1))
-    folder = DataFolder.open(disk, cluster_id="c", node=1, new_store_uuid="store-1")
+def started(disk: MemoryFileSystem, *, node: int = 1, **limits: Any) -> tuple[MultiRaft, Driver]:
+    """A node over the disk, in a cluster whose voters are `NODES`. It has heard nobody yet."""
+    folder = DataFolder.open(disk, cluster_id="c", node=node, new_store_uuid=f"store-{node}")
     driver = Driver()
     store = GroupStore(
         folder=folder,
         voters=NODES,
         timing=RaftTiming(),
-        log_limits=LogLimits(),
+        log_limits=LogLimits(preallocate_bytes=0),
         random=Random(1),
         tell=driver.tell,
     )
     multiraft = MultiRaft(
-        node=NodeId(1),
+        node=NodeId(node),
         nodes=dict.fromkeys(NODES, ""),
         store=store,
         effects=driver,
         timing=RaftTiming(),
-        boot_id="1.1",
+        boot_id=f"{node}.1",
         random=Random(1),
-        limits=replace(RESTING, turn_work_us=1_000_000),
+        limits=replace(RESTING, turn_work_us=1_000_000, **limits),
     )
     multiraft.start(store.open_all())
+    return multiraft, driver
+
+
+def follower(disk: MemoryFileSystem | None = None) -> tuple[MultiRaft, Driver]:
+    """A node whose controller's group follows node 2 in term 1."""
+    multiraft, driver = started(disk or MemoryFileSystem(Random(1)))
     multiraft.receive(NodeId(2), [heartbeat(2)])
     driver.run()
     return multiraft, driver

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,8 +22,13 @@ PARTS = {
     "core": ("raftlog/core",),
     "machines": ("raftlog/machines",),
     "storage": ("raftlog/storage",),
+    "image": ("raftlog/image",),
     "replica": ("raftlog/replica.py", "raftlog/comparison.py", "raftlog/state_hash.py"),
     "multiraft": ("raftlog/multiraft",),
+    "client": ("raftlog/client",),
+    "server": ("raftlog/server",),
+    "connector": ("connector",),
+    "cli": ("raftlog/cli",),
 }
 """What is mutated: as many mutants of each part."""
 
@@ -41,6 +46,9 @@ SWAPS: dict[type[ast.cmpop], tuple[str, str]] = {
 }
 LEFT_ALONE = (ast.Assert, ast.Raise, ast.JoinedStr, ast.match_case, ast.Lambda)
 """Nothing inside of these is mutated; a `raise` is dropped as a whole, a case's body is mutated."""
+
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class Mutant(NamedTuple):
@@ -74,26 +82,35 @@ class Edit(NamedTuple):
     text: str
 
 
-def draw(seed: int, per_part: int) -> list[Mutant]:
-    """The seed's mutants, `per_part` of each part, at most one for a line; the same every time."""
-    drawn = []
-    for part, places in PARTS.items():
+def draw(
+    seed: int,
+    count: int,
+    *,
+    parts: Mapping[str, tuple[str, ...]] = PARTS,
+    root: Path = ROOT,
+) -> list[Mutant]:
+    """The seed's `count` mutants, as many of each part and at most one for a line; the same every
+    time. Where they do not divide, the first parts have one more."""
+    share, left = divmod(count, len(parts))
+    drawn: list[Mutant] = []
+    for number, (part, places) in enumerate(parts.items()):
         by_line: dict[tuple[str, int], Mutant] = {}
-        for file in _files(places):
-            for mutant in mutants_of(file, (ROOT / file).read_text(encoding="utf-8"), part, seed):
+        sources = {file: (root / file).read_text("utf-8") for file in _files(root, places)}
+        for file, source in sources.items():
+            for mutant in mutants_of(file, source, part, seed):
                 place = (mutant.file, mutant.line)
                 by_line[place] = min(mutant, by_line.get(place, mutant))
-        compiling = (each for each in sorted(by_line.values()) if _compiles(each))
-        drawn += itertools.islice(compiling, per_part)
+        compiling = (each for each in sorted(by_line.values()) if _compiles(each, sources))
+        drawn += itertools.islice(compiling, share + (number < left))
     return drawn
 
 
-def _files(places: tuple[str, ...]) -> list[str]:
+def _files(root: Path, places: tuple[str, ...]) -> list[str]:
     found = []
     for place in places:
-        path = ROOT / place
+        path = root / place
         found += [path] if path.is_file() else sorted(path.rglob("*.py"))
-    return [str(path.relative_to(ROOT)) for path in found]
+    return [str(path.relative_to(root)) for path in found]
 
 
 def mutants_of(file: str, source: str, part: str, seed: int) -> Iterator[Mutant]:
@@ -112,10 +129,9 @@ def mutants_of(file: str, source: str, part: str, seed: int) -> Iterator[Mutant]
         yield Mutant(name, file, edit.line, function, before, after, *edit[1:])
 
 
-def _compiles(mutant: Mutant) -> bool:
-    source = (ROOT / mutant.file).read_text(encoding="utf-8")
+def _compiles(mutant: Mutant, sources: Mapping[str, str]) -> bool:
     try:
-        ast.parse(mutant.apply(source))
+        ast.parse(mutant.apply(sources[mutant.file]))
     except SyntaxError:
         return False
     return True
@@ -132,7 +148,7 @@ def _of_scope(
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.ClassDef):
             yield from _of_scope(child, (*names, child.name), lines)
-        elif isinstance(child, ast.FunctionDef) and child.name not in ("__repr__", "__str__"):
+        elif isinstance(child, _FUNCTIONS) and child.name not in ("__repr__", "__str__"):
             name = ".".join((*names, child.name))
             for statement in child.body:
                 if not (child.name == "__init__" and isinstance(statement, ast.Assign)):

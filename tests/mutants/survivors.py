@@ -1,7 +1,7 @@
 """Why a mutant that nothing notices is no missing test.
 
-Each key is what a drawn mutant is made of: its file, its function, its line before and after.
-`tests/mutants/test_mutants.py` sees that each is still drawn.
+Each key is what a mutant is made of: its file, its function, its line before and after. So it holds
+for every seed that draws it. `tests/mutants/test_mutants.py` sees that each can still be made.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Mutants are one-line bugs that compile, the same ones each time; explanations name drawn ones."""
+"""Mutants are one-line bugs that compile, the same ones each time, and as many of each part."""
 
 from __future__ import annotations
 
@@ -8,18 +8,25 @@ import os
 import signal
 import subprocess
 import sys
-from functools import cache
+import time
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from tests.mutants.mutations import PARTS, ROOT, Mutant, draw, mutants_of
 from tests.mutants.run import (
+    OTHER_TESTS,
     OWN_TESTS,
-    PER_PART,
+    RANDOM,
+    REQUIRED,
     SEED,
     Outcome,
+    Stage,
     change,
     noticed_by,
+    part_of,
+    run_stage,
     stages,
     summary,
 )
@@ -54,11 +61,6 @@ EXPECTED = {
 }
 
 
-@cache
-def drawn() -> list[Mutant]:
-    return draw(SEED, PER_PART)
-
-
 def test_a_function_s_mutants_are_what_the_rules_say() -> None:
     made = list(mutants_of("log.py", SOURCE, "storage", 1))
     assert {each.after for each in made} == EXPECTED
@@ -82,15 +84,88 @@ def test_the_same_seed_names_a_mutant_alike_while_other_lines_move() -> None:
     assert {each.name for each in mutants_of("log.py", SOURCE, "storage", 2)}.isdisjoint(names)
 
 
-def test_a_survivor_counts_unless_it_is_equivalent() -> None:
-    mutants = list(mutants_of("log.py", SOURCE, "storage", 1))
+SMALL_PARTS = {"storage": ("log.py",), "core": ("core",), "cli": ("cli",)}
+
+
+@pytest.fixture
+def small_tree(tmp_path: Path) -> Path:
+    """A tree of three parts; the last has the most."""
+    (tmp_path / "core").mkdir()
+    (tmp_path / "cli/deeper").mkdir(parents=True)
+    for file in ("log.py", "core/raft.py", "cli/main.py", "cli/deeper/other.py"):
+        (tmp_path / file).write_text(SOURCE)
+    (tmp_path / "cli/deeper/text.md").write_text("no program")
+    return tmp_path
+
+
+def test_the_same_seed_draws_the_same_and_another_seed_others(small_tree: Path) -> None:
+    def drawn(seed: int) -> list[Mutant]:
+        return draw(seed, 6, parts=SMALL_PARTS, root=small_tree)
+
+    assert drawn(1) == drawn(1)
+    changes = [{(each.file, each.line, each.after) for each in drawn(seed)} for seed in range(9)]
+    assert any(each != changes[0] for each in changes)
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [(6, (2, 2, 2)), (7, (3, 2, 2)), (8, (3, 3, 2)), (2, (1, 1, 0)), (0, (0, 0, 0))],
+)
+def test_as_many_are_drawn_of_each_part_however_much_there_is_of_it(
+    count: int, expected: tuple[int, int, int], small_tree: Path
+) -> None:
+    mutants = draw(1, count, parts=SMALL_PARTS, root=small_tree)
+    drawn = Counter(map(part_of, mutants))
+    assert tuple(drawn[part] for part in SMALL_PARTS) == expected
+
+
+def test_a_line_is_drawn_once_and_more_of_one_seed_begin_with_the_fewer(small_tree: Path) -> None:
+    every = draw(1, 1_000, parts=SMALL_PARTS, root=small_tree)
+    assert len({(each.file, each.line) for each in every}) == len(every) > 8
+    assert set(draw(1, 6, parts=SMALL_PARTS, root=small_tree)) < set(every)
+
+
+def made_of(part: str) -> list[Mutant]:
+    return list(mutants_of("log.py", SOURCE, part, 1))
+
+
+def test_a_survivor_counts_unless_it_is_equivalent(monkeypatch: pytest.MonkeyPatch) -> None:
+    mutants = made_of("storage")
     outcomes = {each.name: Outcome(each.name, "a test", "own tests", 1.0) for each in mutants}
     assert summary(mutants, outcomes)[1]
-    survivor = mutants[0].name
-    outcomes[survivor] = Outcome(survivor, "", "", 1.0)
+    survivor = mutants[0]
+    outcomes[survivor.name] = Outcome(survivor.name, "", "", 1.0)
     text, is_enough = summary(mutants, outcomes)
-    assert "1 survive" in text
+    assert f"| storage | {len(mutants)} | {len(mutants) - 1} | 0 | 0 | 1 |" in text
     assert not is_enough
+    monkeypatch.setitem(EQUIVALENT, change(survivor), "nothing sees the difference")
+    text, is_enough = summary(mutants, outcomes)
+    assert f"| storage | {len(mutants)} | {len(mutants) - 1} | 0 | 1 | 0 |" in text
+    assert is_enough
+
+
+def test_only_the_required_parts_decide_whether_enough_is_noticed() -> None:
+    required, reported = made_of("storage"), made_of("cli")
+    outcomes = {each.name: Outcome(each.name, "a test", "own tests", 1.0) for each in required}
+    outcomes |= {each.name: Outcome(each.name, "", "", 1.0) for each in reported}
+    text, is_enough = summary([*required, *reported], outcomes)
+    assert f"| cli | {len(reported)} | 0 | 0 | 0 | {len(reported)} |" in text
+    assert is_enough
+    assert summary(reported, outcomes)[1], "nothing was examined that is required"
+
+
+def test_the_cheapest_tests_come_first_and_a_reported_part_has_only_its_own() -> None:
+    for part in PARTS:
+        names = [stage.name for stage in stages(part, 1)]
+        more = ["other tests", "seeds"] if part in REQUIRED else []
+        assert names == ["own tests", *more]
+
+
+def test_every_part_and_every_folder_of_tests_is_there() -> None:
+    assert PARTS.keys() == OWN_TESTS.keys() > set(REQUIRED)
+    assert all((ROOT / place).exists() for places in PARTS.values() for place in places)
+    for folders in (*OWN_TESTS.values(), OTHER_TESTS):
+        assert all((ROOT / "tests" / folder).is_dir() for folder in folders)
 
 
 def test_what_noticed_a_mutant_is_the_test_that_failed_and_a_hang_is_told_apart() -> None:
@@ -103,15 +178,29 @@ def test_what_noticed_a_mutant_is_the_test_that_failed_and_a_hang_is_told_apart(
 
 
 @pytest.mark.slow
-def test_at_least_120_mutants_are_drawn_evenly_and_explanations_are_of_drawn_ones() -> None:
-    mutants = drawn()
-    assert len(mutants) >= 120
-    parts = [each.name.partition("-")[0] for each in mutants]
-    assert {part: parts.count(part) for part in PARTS} == dict.fromkeys(PARTS, PER_PART)
-    assert {change(each) for each in mutants} >= {*EQUIVALENT, *UNNOTICED}
-    assert not {*EQUIVALENT} & {*UNNOTICED}
-    for folders in OWN_TESTS.values():
-        assert all((ROOT / "tests" / folder).is_dir() for folder in folders)
+def test_a_test_that_hangs_is_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    name = f"test_{'that_has_a_long_name_' * 9}"
+    (tmp_path / "test_endless.py").write_text(f"def {name}():\n    while True: pass\n")
+    (own, *_) = stages("core", 1)
+    command = [*own.command[: own.command.index("-m", 3)], "-o", "timeout=1", "test_endless.py"]
+    found = run_stage(Stage("own tests", command), tmp_path, time.monotonic() + 60)
+    assert found == f"hangs: test_endless.py::{name}"
+    assert run_stage(Stage("own tests", command), tmp_path, 0.0) == "hangs: own tests"
+
+
+@pytest.mark.slow
+def test_what_is_drawn_by_default_is_of_all_parts_alike() -> None:
+    drawn = Counter(map(part_of, draw(SEED, RANDOM)))
+    assert drawn == dict.fromkeys(PARTS, RANDOM // len(PARTS))
+    assert RANDOM // len(PARTS) >= 20
+
+
+def test_every_survivor_that_is_explained_can_still_be_made() -> None:
+    assert not EQUIVALENT.keys() & UNNOTICED.keys()
+    for explained in (*EQUIVALENT, *UNNOTICED):
+        source = (ROOT / explained.file).read_text(encoding="utf-8")
+        assert explained in set(map(change, mutants_of(explained.file, source, "core", SEED)))
 
 
 @pytest.mark.slow

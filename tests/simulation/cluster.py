@@ -26,7 +26,15 @@ from tests.simulation.replacing import Replacing
 from tests.simulation.retention import confirmed_us
 from tests.simulation.scrubs import check_scrub
 from tests.simulation.simulator import Simulator
-from tests.simulation.swarm import SECOND, UNREAD_S_SHORT, Settings, draw, with_later_parts
+from tests.simulation.swarm import (
+    SECOND,
+    UNREAD_S_SHORT,
+    WIDER_FROM,
+    Settings,
+    draw,
+    with_later_parts,
+    with_wider_clusters,
+)
 from tests.simulation.tasks import Task
 from tests.simulation.workload import Clients, read_rows
 
@@ -70,7 +78,10 @@ class Result(NamedTuple):
 def drawn(simulator: Simulator) -> Settings:
     """The settings of a simulator's seed."""
     settings = draw(simulator.random("swarm"))
-    return with_later_parts(settings, simulator.random("swarm of later parts"))
+    settings = with_later_parts(settings, simulator.random("swarm of later parts"))
+    if simulator.seed < WIDER_FROM:
+        return settings
+    return with_wider_clusters(settings, simulator.random("swarm of wider clusters"))
 
 
 class Simulation:

@@ -11,12 +11,15 @@ from raftlog.wire.codec import encode_command
 from tests.simulation.network import Network
 from tests.simulation.node import SimulatedNode
 from tests.simulation.simulator import Simulator
-from tests.simulation.swarm import CLOCK_SPEED, DAMAGE, DAMAGED_LOG, SECOND, Settings
+from tests.simulation.swarm import CLOCK_SPEED, DAMAGE, DAMAGED_LOG, SECOND, STARVED, Settings
 
 SLOW_DISK_FACTOR = 50
 CLOCK_JUMP_US = 3_600 * SECOND
 """How far a wall clock jumps at most, forward or back."""
 
+
+STARVED_PARTS = 9
+"""For so many times as long as it runs, a starved event loop stands."""
 
 HURRIED_MAX = 10
 HURRIED_BYTES_MAX = 3_000
@@ -64,11 +67,13 @@ class Faults:
             CLOCK_SPEED: self._clock_speed,
             DAMAGE: self._damage_at_rest,
             DAMAGED_LOG: self._damaged_log,
+            STARVED: self._starved,
         }
         self._weights = (
             *settings.weights,
             (DAMAGE, settings.damage_weight),
-            (DAMAGED_LOG, settings.damage_weight / 4),
+            (DAMAGED_LOG, settings.damage_weight / 4 if settings.damages_logs else 0),
+            (STARVED, settings.starved_weight),
         )
         self._damaged: dict[GroupId, NodeId] = {}
         """The one node on which files of the group are damaged: the others have them whole."""
@@ -205,6 +210,23 @@ class Faults:
         node = self._victim()
         node.pause()
         self._lasting(node.resume)
+
+    def _starved(self) -> None:
+        """Other programs have nine tenths of the time that a node's event loop should have."""
+        node = self._victim()
+        runs_us = max(1, self._settings.tick_us // self._random.choice((1, 2, 4)))
+        until_us = self._simulator.now_us + 3 * self._duration()
+
+        def stand() -> None:
+            if not self._healed and self._simulator.now_us < until_us:
+                node.pause()
+                self._simulator.at(STARVED_PARTS * runs_us, run)
+
+        def run() -> None:
+            node.resume()
+            self._simulator.at(runs_us, stand)
+
+        stand()
 
     def _failed_sync(self) -> None:
         node = self._victim()

@@ -126,6 +126,11 @@ class Settings:
     """Clients of each topic that alter its schema now and then."""
     reader_groups: tuple[bool, ...] = ()
     """Those of each topic, if its retention waits for them: whether each stops at some time."""
+    # drawn by `with_wider_clusters`
+    starved_weight: int = 0
+    """The same as `weights` for `STARVED`."""
+    damages_logs: bool = True
+    """Is `DAMAGED_LOG` among the damage? Of two voters it may cost what nobody else has."""
 
     @property
     def clock_drift_max(self) -> float:
@@ -169,6 +174,9 @@ FAULTS = (
     CLOCK_SPEED,
 )
 """The faults that are planned one by one, by weight."""
+
+STARVED = "event loop starved"
+"""Only in wider seeds (`with_wider_clusters`)."""
 
 DAMAGE = "damage at rest"
 DAMAGED_LOG = "log damaged while its node is down"
@@ -278,6 +286,34 @@ def with_later_parts(settings: Settings, random: Random) -> Settings:
         alterers=pick((0, 0, 0, 1, 2)),
     )
     return _with_reader_groups(settings, random) if pick((False, False, False, True)) else settings
+
+
+WIDER_FROM = 2_000
+"""The first seed that `with_wider_clusters` may change. Hunts of planted bugs name earlier ones, so
+these stay the histories that they are."""
+
+
+def with_wider_clusters(settings: Settings, random: Random) -> Settings:
+    """The same with clusters of even sizes and of seven nodes, with damage while members change,
+    and with event loops that hardly run. It has a stream of chance of its own."""
+    pick = random.choice
+    nodes = pick((2, 4, 7, *[settings.nodes] * 3))
+    damage_weight = pick((0, 20))
+    changes_members = pick((False, True)) and nodes > 2
+    return replace(
+        settings,
+        nodes=nodes,
+        chaos_events_max=settings.chaos_events_max * max(nodes, 3) // 3,
+        starved_weight=pick((0, 5, 20)),
+        damage_weight=damage_weight,
+        changes_members=changes_members,
+        damages_logs=_voters_min(nodes, changes_members=changes_members) > 2,
+    )
+
+
+def _voters_min(nodes: int, *, changes_members: bool) -> int:
+    """The fewest voters that a group of so many nodes has at any time."""
+    return nodes // 2 + 1 if changes_members else nodes
 
 
 def _with_reader_groups(settings: Settings, random: Random) -> Settings:

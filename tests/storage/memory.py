@@ -192,6 +192,8 @@ class MemoryFile:
 
     def close(self) -> None:
         """Also after the power failed: what a dead process had open does no harm."""
+        if not self._closed and self._generation == self._fs.generation:
+            self._fs.open_files -= 1
         self._closed = True
 
     def _live(self) -> _Inode:
@@ -237,6 +239,7 @@ class MemoryFileSystem:
         """What `free_bytes` says. Nothing else depends on it."""
         self.unreadable: frozenset[str] = frozenset()
         """Files whose bytes the disk cannot read back."""
+        self.open_files = 0
 
     def crash(self, random: Random | None = None) -> None:
         """Lose the power: keep what was synced and, by chance (of `random`, if given), parts of
@@ -245,6 +248,7 @@ class MemoryFileSystem:
         Open files and locks are gone. The interrupt, if any, stays.
         """
         self.generation += 1
+        self.open_files = 0
         self._locked = False
         self._root.crash(random or self._random)
 
@@ -293,6 +297,7 @@ class MemoryFileSystem:
         if node is None:
             raise FileNotFoundError(path)
         assert isinstance(node, _Inode), f"{path} is a folder"
+        self.open_files += 1
         return MemoryFile(self, path, node)
 
     def exists(self, path: str) -> bool:

@@ -41,6 +41,20 @@ def open_files(folder: Path) -> int:
     return sum(target.startswith(f"{folder}/") for target in targets)
 
 
+def test_reading_opens_no_more_sealed_segments_than_the_limit_says() -> None:
+    disk = new_disk()
+    log = GroupLog.create(disk, FOLDER, GROUP, SMALL)
+    for index in range(1, 101):
+        log.append([entry(index)])
+        write(log)
+    for order in (range(1, 101), range(100, 0, -1)):
+        for index in order:
+            assert log.entries(index, index, 1 << 20) == [entry(index)]
+            assert disk.open_files <= 1 + SMALL.sealed_files_max
+    log.close()
+    assert disk.open_files == 0
+
+
 @pytest.mark.slow
 def test_a_log_keeps_few_of_its_segments_open(tmp_path: Path) -> None:
     """However many were written and read: the active one, and those read last."""

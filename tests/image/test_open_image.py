@@ -1,0 +1,47 @@
+"""The files of an image that readers use: few are open at a time, and each is the right one."""
+
+from __future__ import annotations
+
+from raftlog.core.types import GroupId, Offset
+from tests.multiraft.compaction_scene import EVERY, Scene
+
+OPEN_MAX = 4
+FILES = OPEN_MAX + 3
+
+
+def test_few_history_files_are_open_and_those_used_last_stay() -> None:
+    scene = Scene()
+    scene.small_file_bytes = 0
+    while len(scene.topics[GroupId(1)].image.manifest.history) < FILES:
+        scene.write(EVERY)
+        scene.compact_all()
+    image = scene.topics[GroupId(1)].image
+    image.close()
+    before = scene.fs.open_files
+    starts = [each.start for each in image.manifest.history]
+    for order in (starts, starts[::-1]):
+        for start in order:
+            file = image.history_file_with(start)
+            assert list(file.row_groups_between(start, file.info.end))
+            assert scene.fs.open_files <= before + OPEN_MAX
+    image.close()
+    first = image.history_file_with(starts[0])
+    for start in starts[1:OPEN_MAX]:
+        image.history_file_with(start)
+    assert image.history_file_with(starts[0]) is first
+    image.history_file_with(starts[OPEN_MAX])
+    assert image.history_file_with(starts[0]) is first, "it was used since the others"
+    image.close()
+    assert scene.fs.open_files == before
+
+
+def test_a_record_is_read_from_the_file_that_holds_it() -> None:
+    scene = Scene()
+    scene.small_file_bytes = 0
+    scene.write(4 * EVERY)
+    scene.compact_all()
+    image = scene.topics[GroupId(1)].image
+    assert len(image.manifest.history) > 1
+    for info in image.manifest.history:
+        for offset in (info.start, Offset(info.end - 1)):
+            assert image.history_file_with(offset).info == info
