@@ -74,6 +74,7 @@ DEEDS = (
 
 
 RARE = {
+    "files damaged at rest",
     "torn tail of a log truncated",
     "torn tail of the journal truncated",
     "marks asked of a deposed leader",

@@ -23,9 +23,9 @@ def main() -> None:
     sys.path[:] = path_without_zip([os.getcwd(), *sys.path[1:]])
     sys.argv = [module, *arguments]
     if module == "pyspark.daemon":
-        import raftlog.spark.datasource  # noqa: F401
-        import raftlog.spark.reader  # noqa: F401
-        import raftlog.spark.stream_reader  # noqa: F401
+        import raftlog.spark.datasource
+        import raftlog.spark.reader
+        import raftlog.spark.stream_reader
         import raftlog.spark.writer  # noqa: F401
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
