@@ -19,7 +19,7 @@ async def admitted(order: SenderOrder, calls: Iterable[tuple[str, int]]) -> list
         passed.append((sender, number))
         order.proposed(sender, number)
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         await asyncio.gather(*(call(sender, number) for sender, number in calls))
     return passed
 

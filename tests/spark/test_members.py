@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql.streaming import StreamingQuery
 
-from raftlog.chaos.cluster import ProcessCluster, free_ports, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, free_ports, wait_for
 from raftlog.client.log_client import LogClient
-from tests.cluster.joining import PATIENCE_S, Joined
+from tests.cluster.joining import Joined
 from tests.spark.conftest import LOOK_INTERVAL_S, Lab, wait_until
 
 NODES = 6
