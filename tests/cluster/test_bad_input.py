@@ -229,7 +229,7 @@ def test_an_offset_beyond_the_mark_waits_then_not_yet_then_data_loss(
         assert (code, type(error)) == (grpc.StatusCode.UNAVAILABLE, NotYet)
         assert (error.topic, error.have, error.need) == (name, 3, 5)
         assert error.retriable
-    with shared.client(request_timeout_s=3.0) as hasty, pytest.raises(DataLoss) as caught:
+    with shared.client(request_timeout_s=10.0) as hasty, pytest.raises(DataLoss) as caught:
         list(hasty.read(topic, 0, 5, mark=5))
     assert caught.value.exit_code is ExitCode.DATA_LOSS
     assert "ends at offset 3" in caught.value.cause
