@@ -71,13 +71,16 @@ def test_a_damaged_topic_is_quarantined_and_filled_again_while_the_others_are_se
         assert "a quarantined replica is filled again" in log
         aside = folder.with_name(f"{folder.name}.damaged-1")
         assert (aside / segment.name).read_bytes() == before
-        kept = [
-            Path(each.folder).name
-            for _, _, view in client.views()
-            if isinstance(view, NodeView)
-            for each in view.set_aside
-        ]
-        assert kept == [aside.name]
+
+        def kept() -> list[str]:
+            return [
+                Path(each.folder).name
+                for _, _, view in client.views()
+                if isinstance(view, NodeView)
+                for each in view.set_aside
+            ]
+
+        wait_for(lambda: kept() == [aside.name], "the nodes to tell of the copy", PATIENCE_S)
         wait_for(lambda: role_of(client, "bad", 3) == "follower", "the recovery to end", PATIENCE_S)
         again = '"the replica has its log again"'
         wait_for(lambda: again in cluster.logs[3].read_text(), "the node to say so", PATIENCE_S)

@@ -253,7 +253,6 @@ def status_of(cluster: ProcessCluster) -> tuple[int, dict[str, Any]]:
 
 
 @needs_tmpfs
-@pytest.mark.timeout(300)
 def test_a_full_disk_refuses_writes_with_the_reason_and_heals_by_itself(tmp_path: Path) -> None:
     """One node, so that no other can lead: reads continue, nothing is lost, and deleting a topic
     makes room for the others."""
@@ -365,7 +364,6 @@ def produce_until_refused(client: LogClient, topic: str) -> RaftlogError:
 
 @needs_tmpfs
 @pytest.mark.soak
-@pytest.mark.timeout(300)
 def test_where_all_nodes_share_a_full_disk_the_leader_stays_and_says_so(shared_disk: Path) -> None:
     """The node that is ahead only found room last: another leader would cost reads as well. Without
     reserves: what a node frees of its own is room for the others, which then lead. On a machine so

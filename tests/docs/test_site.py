@@ -13,7 +13,6 @@ from tests.docs.pages import ROOT
 
 
 @pytest.mark.docs
-@pytest.mark.timeout(300)
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
