@@ -124,8 +124,8 @@ def test_a_leader_that_hears_no_node_gives_way(wired: Wired) -> None:
 
 @pytest.mark.parametrize("mute", [True, False], ids=["unheard", "deaf"])
 def test_a_follower_cut_off_in_one_direction_stops_no_write(wired: Wired, mute: bool) -> None:
-    """That it also causes no election, by pre-vote, is shown where nothing else does
-    (tests/core/test_pre_vote.py, tests/simulation)."""
+    """That it also causes no election, by pre-vote, is shown where nothing else causes one:
+    tests/core/test_pre_vote.py."""
     leader, follower, other = wired.leader_and_others()
     to_others = ((follower, leader), (follower, other))
     wired.cut(*(to_others if mute else [pair[::-1] for pair in to_others]))
