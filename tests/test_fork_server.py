@@ -10,20 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from raftlog.chaos.cluster import free_ports
+from raftlog.chaos.cluster import PATIENCE_S, free_ports
 from raftlog.errors import ExitCode
 from tests import fork_server
 from tests.bench.processes import children
 
 pytestmark = pytest.mark.slow
-TIMEOUT_S = 120.0
 
 
 def raftlog(*words: str, **given: object) -> subprocess.CompletedProcess[str]:
     """A command of raftlog, which must have been forked or not as the test is about."""
     command = [sys.executable, "-m", "raftlog", *words]
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, **given
+        command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, **given
     )  # type: ignore[call-overload, no-any-return]
 
 

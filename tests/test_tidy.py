@@ -2,7 +2,9 @@
 
 Lines of at most 100 columns, functions below 70 lines, files below 700; no blind except, no
 sleeping, no pickle or eval, nothing left to do; a docstring on every module and public name; no
-module named after nothing in particular; no field that hides a method of its class.
+module named after nothing in particular; no field that hides a method of its class. In tests no
+upper bound of wall time, no wait with a patience of its own, and no count of real elections: a
+slow machine makes them false.
 """
 
 from __future__ import annotations
@@ -44,6 +46,10 @@ ROOMS_WITH_SETTINGS = (
     "raftlog/storage/", "raftlog/spark/", "connector/",
 )  # fmt: skip
 """Where a timeout or bound is in conf/raftlog.toml, or says why it is none of a user's business."""
+CLOCKS = re.compile(r"\b(monotonic|perf_counter)(_ns)?\(\)")
+"""What shows wall time. Tests also ask for the date, which is another thing."""
+PATIENCES = ("PATIENCE_S", "timeout_s")
+"""How long a test waits: always so long, or as long as its caller says, which is so long."""
 TUPLE_METHODS = frozenset(name for name in dir(tuple) if not name.startswith("_"))
 
 Check = Callable[[str, ast.Module], Iterator[str]]
@@ -145,6 +151,77 @@ def hidden_methods(text: str, tree: ast.Module) -> Iterator[str]:
                 yield f"line {member.lineno}: {node.name}.{field} hides tuple.{field}"
 
 
+def bounds_on_wall_time(text: str, tree: ast.Module) -> Iterator[str]:
+    """An assertion that something took less than some time."""
+    spans = {
+        name.id
+        for node in _nodes(tree)
+        if isinstance(node, ast.Assign) and _is_span(node.value)
+        for target in node.targets
+        for name in ast.walk(target)
+        if isinstance(name, ast.Name)
+    }
+    for asserted in _nodes(tree):
+        for node in ast.walk(asserted.test) if isinstance(asserted, ast.Assert) else ():
+            if not isinstance(node, ast.Compare):
+                continue
+            operands = [node.left, *node.comparators]
+            for before, sign, after in zip(operands, node.ops, operands[1:], strict=False):
+                less = before if isinstance(sign, ast.Lt | ast.LtE) else after
+                if isinstance(sign, ast.Lt | ast.LtE | ast.Gt | ast.GtE) and (
+                    _is_span(less) or _names(less) & spans
+                ):
+                    yield f"line {node.lineno} bounds wall time: {ast.unparse(node)}"
+
+
+def _is_span(node: ast.expr) -> bool:
+    """Does it subtract times that a clock shows?"""
+    return any(
+        isinstance(part, ast.BinOp)
+        and isinstance(part.op, ast.Sub)
+        and CLOCKS.search(ast.unparse(part)) is not None
+        for part in ast.walk(node)
+    )
+
+
+def _names(node: ast.expr) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def own_patience(text: str, tree: ast.Module) -> Iterator[str]:
+    """A `wait_for` that waits for another time than `raftlog.chaos.cluster.PATIENCE_S`."""
+    for node in _nodes(tree):
+        if isinstance(node, ast.Assign) and "PATIENCE_S" in map(ast.unparse, node.targets):
+            yield f"line {node.lineno} has a PATIENCE_S of its own"
+        if not isinstance(node, ast.Call):
+            continue
+        place = {"wait_for": 2, "asyncio.wait_for": 1}.get(ast.unparse(node.func))
+        if place is None:
+            continue
+        given = [*node.args[place : place + 1]]
+        given += [each.value for each in node.keywords if each.arg in ("timeout_s", "timeout")]
+        for each in given:
+            if ast.unparse(each) not in PATIENCES:
+                yield f"line {node.lineno} waits {ast.unparse(each)} s, and not PATIENCE_S"
+
+
+def counted_elections(text: str, tree: ast.Module) -> Iterator[str]:
+    """A test of real nodes that counts elections, or takes it that there is none: on a slow machine
+    there are some. The simulator counts them."""
+    for node in _nodes(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "raftlog.chaos.node_logs":
+            yield f"line {node.lineno} imports what counts elections"
+        if not (isinstance(node, ast.Assert) and isinstance(node.test, ast.Compare)):
+            continue
+        left, right = ast.unparse(node.test.left), ast.unparse(node.test.comparators[0])
+        if "elections" in f"{left} {right}".lower() and not all(
+            isinstance(sign, ast.Gt | ast.GtE) for sign in node.test.ops
+        ):
+            yield f"line {node.lineno} counts elections"
+        if isinstance(node.test.ops[0], ast.Eq) and ".term" in left and ".term" in right:
+            yield f"line {node.lineno} takes it that there is no election"
+
+
 def unexplained_bounds(text: str, tree: ast.Module) -> Iterator[str]:
     """A timeout or bound that is no setting, and does not say why: its docstring follows it, with
     at most other such numbers in between."""
@@ -223,6 +300,9 @@ def _methods(node: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunction
             yield member
 
 
+MEASURING = ("tests/bench/", "tests/mutants/", "tests/explorer/")
+"""Tools that measure, or that people run by themselves. Tests of Spark have more patience: each
+starts a Java machine."""
 EVERYWHERE: tuple[Check, ...] = (
     long_lines, long_files, long_functions, blind_excepts, banned_calls, left_to_do,
     hidden_methods,
@@ -242,6 +322,10 @@ def broken_habits(file: str) -> list[str]:
     tree = ast.parse(text)
     checks = EVERYWHERE
     checks += (silent_modules,) if file.startswith("tests/") else (missing_docstrings,)
+    if file.startswith("tests/") and not file.startswith(MEASURING):
+        checks += (bounds_on_wall_time,)
+        checks += () if file.startswith("tests/spark/") else (own_patience,)
+        checks += (counted_elections,) if file.startswith("tests/cluster/") else ()
     if file.startswith(ROOMS_WITH_SETTINGS):
         checks += (unexplained_bounds,)
     if not file.startswith(("tests/", "connector/")) and file != READER_OF_GROUPS:
@@ -276,6 +360,18 @@ def test_no_module_is_named_after_nothing() -> None:
         (hidden_methods, "class A(NamedTuple, Generic[T]):\n    count: int = 0\n"),
         (unexplained_bounds, "_WAIT_S = 2.0\n"),
         (unexplained_bounds, "A_BYTES = 2\nB_BYTES = 3\nx = f()\n"),
+        (bounds_on_wall_time, "assert time.monotonic() - begun_s < 5\n"),
+        (bounds_on_wall_time, "assert 5 >= monotonic() - begun_s, 'late'\n"),
+        (bounds_on_wall_time, "took_s = perf_counter() - begun_s\nassert 1 < took_s <= 5\n"),
+        (bounds_on_wall_time, "took_s = monotonic() - begun_s\nassert x and took_s / 2 < 5\n"),
+        (own_patience, "wait_for(f, 'what', 20)\n"),
+        (own_patience, "wait_for(f, 'what', timeout_s=2 * PATIENCE_S)\n"),
+        (own_patience, "wait_for(f, 'what', WAIT_S)\n"),
+        (own_patience, "await asyncio.wait_for(f(), 1.0)\n"),
+        (own_patience, "PATIENCE_S = 5\n"),
+        (counted_elections, "from raftlog.chaos.node_logs import elections\n"),
+        (counted_elections, "assert 1 <= wired.elections_since(begin_s) <= 2\n"),
+        (counted_elections, "assert (a.leader, a.term) == (b.leader, b.term)\n"),
         (silent_modules, "x = 1\n"),
         (missing_docstrings, "x = 1\n"),
         (missing_docstrings, '"""M."""\ndef f():\n    pass\n'),
@@ -288,6 +384,20 @@ def test_no_module_is_named_after_nothing() -> None:
 )
 def test_a_broken_habit_is_noticed(check: Check, text: str) -> None:
     assert list(check(text, ast.parse(text))) != []
+
+
+def test_what_a_slow_machine_does_not_make_false_passes() -> None:
+    text = (
+        "took_s = time.monotonic() - begun_s\n"
+        "assert took_s >= 5 < other\n"
+        "assert rests_s <= time.process_time() - begun_s\n"
+        "wait_for(f, 'what', PATIENCE_S)\n"
+        "members.wait_for(4, 0.5)\n"
+        "assert after.term > before.term\n"
+        "assert elections_won > 0\n"
+    )
+    checks = (bounds_on_wall_time, own_patience, counted_elections)
+    assert [said for check in checks for said in check(text, ast.parse(text))] == []
 
 
 def test_the_longest_lawful_function_passes() -> None:

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import pytest
 
-from raftlog.chaos.cluster import free_ports, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, free_ports, wait_for
 from raftlog.errors import ExitCode
-from tests.wheel_environment import DEADLINE_S, DIST, ROOT, Environment, build_tree, run
+from tests.wheel_environment import DIST, ROOT, Environment, build_tree, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -127,13 +127,13 @@ def up(environment: Environment, data: Path) -> Iterator[str]:
     try:
         wait_for(
             lambda: said.read_text().endswith("\n") or running.poll() is not None,
-            "raftlog up", DEADLINE_S,
+            "raftlog up", PATIENCE_S,
         )  # fmt: skip
         assert running.poll() is None, log.read_text()
         yield ",".join(node["address"] for node in json.loads(said.read_text())["nodes"])
     finally:
         running.send_signal(signal.SIGINT)
-        running.wait(DEADLINE_S)
+        running.wait(PATIENCE_S)
 
 
 def test_two_builds_of_one_commit_are_identical(tmp_path: Path) -> None:

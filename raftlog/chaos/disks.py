@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from raftlog.chaos import faulty_disk
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.chaos.faulty_disk import NO_FAULTS, DiskFaults, faults_file
 from raftlog.client.log_client import LogClient
 from raftlog.errors import RaftlogError
 
 PROGRAM = "raftlog.chaos.faulty_node"
 """The `program` of a `ProcessCluster` whose disks take commands."""
-
-_RESTART_TIMEOUT_S = 60.0
 
 
 class ClusterDisks:
@@ -26,7 +24,7 @@ class ClusterDisks:
             cluster.serve(node)
         self.wait_until_all_serve()
 
-    def wait_until_all_serve(self, timeout_s: float = _RESTART_TIMEOUT_S) -> None:
+    def wait_until_all_serve(self, timeout_s: float = PATIENCE_S) -> None:
         """Wait until every node answers and knows the controller's leader. Raises
         `DeadlineExceeded`."""
         with self._cluster.client() as client:

@@ -20,7 +20,7 @@ import sys
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from raftlog.chaos.cluster import free_ports, signals_deferred, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, free_ports, signals_deferred, wait_for
 from raftlog.errors import InvalidOption
 
 SERVERS = 3
@@ -30,8 +30,6 @@ _JARS = tuple(
     for name in ("zookeeper", "slf4j-simple", "netty-codec", "netty-resolver")
 )
 """The first names what else it needs, but not where it logs, nor all that TLS needs."""
-_START_TIMEOUT_S = 60.0
-_END_TIMEOUT_S = 20.0
 _TICK_MS = 500
 """Its clients' sessions last 1 s (two ticks) to 10 s."""
 
@@ -109,14 +107,14 @@ class EnsembleProcesses:
             assert process.poll() is None, f"server {number} ended: {log.read_text()}"
             return b"Mode: " in _asked(self.port(number))
 
-        wait_for(serves, f"ZooKeeper server {number}, whose log is {log},", _START_TIMEOUT_S)
+        wait_for(serves, f"ZooKeeper server {number}, whose log is {log},", PATIENCE_S)
 
     def kill(self, *numbers: int) -> None:
         """End servers at once; none given: all that run."""
         for number in numbers or tuple(self._running):
             process = self._running.pop(number)
             process.send_signal(signal.SIGKILL)
-            process.wait(_END_TIMEOUT_S)
+            process.wait(PATIENCE_S)
 
     def pause(self) -> None:
         """Stop all servers (SIGSTOP): connections stay open, and nothing is answered."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.chaos.disks import ClusterDisks
 from raftlog.chaos.faulty_disk import DiskFaults
 from raftlog.chaos.links import PeerLinks
@@ -20,8 +20,6 @@ from raftlog.errors import DeadlineExceeded, RaftlogError
 _DELAY_MAX_S = 0.4
 _THROTTLED_BYTES_PER_S = 100_000.0
 _SYNC_DELAY_MAX_S = 1.0
-_EFFECT_TIMEOUT_S = 20.0
-"""How long it may take until a node meets a fault that takes effect at its next write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +210,7 @@ class Breaker:
             wait_for(
                 lambda: not self.cluster.runs(node),
                 f"node {node} to end after a failed sync",
-                _EFFECT_TIMEOUT_S,
+                PATIENCE_S,
             )
         finally:
             self.disks.heal(node)
@@ -225,7 +223,7 @@ class Breaker:
             wait_for(
                 disk.is_full,
                 f"the disk of node {node} to be full",
-                _EFFECT_TIMEOUT_S,
+                PATIENCE_S,
             )
         except DeadlineExceeded:
             disk.make_room()

@@ -9,10 +9,9 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.chaos.proxy import HOST, PASSING, Command, Wire
 from raftlog.errors import Internal
-
-_END_TIMEOUT_S = 10.0
 
 
 class PeerLinks:
@@ -35,7 +34,7 @@ class PeerLinks:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.communicate(timeout=_END_TIMEOUT_S)
+        self._process.communicate(timeout=PATIENCE_S)
 
     @property
     def routes(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from raftlog.client.connection import Connection
+from raftlog.client.retries import is_retriable
 from raftlog.client.watermark import NodeAnswer
 from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import DeadlineExceeded, RaftlogError, TopicNotFound
@@ -30,8 +31,8 @@ def descriptions(
 ) -> list[tuple[str, ClusterDescription | RaftlogError]]:
     """Each known node's address, with its description of the cluster or the error that it gave.
 
-    Raises `NodeUnreachable` if nothing listens at any address, `DeadlineExceeded` if no node
-    answers.
+    If no node describes it, raises what a node rejected the call with for good, or else
+    `DeadlineExceeded`; `NodeUnreachable` if nothing listens at any address.
     """
     answers: list[tuple[str, ClusterDescription | RaftlogError]] = []
     for address in connection.addresses():
@@ -41,9 +42,11 @@ def descriptions(
         except RaftlogError as error:
             answer = error
         answers.append((address, answer))
-    if all(isinstance(answer, RaftlogError) for _, answer in answers):
-        raise DeadlineExceeded(
-            what=DESCRIBE_CLUSTER.name, seconds=f"{try_s:g}", last=str(answers[0][1])
+    problems = [answer for _, answer in answers if isinstance(answer, RaftlogError)]
+    if len(problems) == len(answers):
+        final = next((each for each in problems if not is_retriable(each)), None)
+        raise final or DeadlineExceeded(
+            what=DESCRIBE_CLUSTER.name, seconds=f"{try_s:g}", last=str(problems[0])
         )
     return answers
 
@@ -51,7 +54,8 @@ def descriptions(
 def topic(connection: Connection, name: str, try_s: float) -> TopicInfo:
     """The topic as those nodes know it that answer; of several incarnations or versions the latest.
 
-    Raises `TopicNotFound` if all that answer know none, else what a node raised.
+    Raises what a node rejected the call with for good, of such errors `TopicNotFound` last: it
+    is what a node raises that has not heard of the topic yet. Or else raises what a node raised.
     """
     call = DescribeTopic(name=name, any_node=True)
     found: list[TopicInfo] = []
@@ -64,7 +68,7 @@ def topic(connection: Connection, name: str, try_s: float) -> TopicInfo:
         except RaftlogError as error:
             refusals.append(error)
     if not found:
-        raise min(refusals, key=lambda each: isinstance(each, TopicNotFound))
+        raise min(refusals, key=lambda each: (is_retriable(each), isinstance(each, TopicNotFound)))
     return max(found, key=lambda each: (each.group, each.schema.version))
 
 

@@ -523,6 +523,8 @@ class LogClient(TopicReads):
 
         Raises:
             NodeUnreachable: Nothing listens at any address.
+            Unauthenticated: No node gave a description, and one does not know the caller; likewise
+                any other error that waiting does not change.
             DeadlineExceeded: No node answered.
         """
         return every_node.descriptions(self._connection, self._view_timeout_s)

@@ -280,7 +280,7 @@ class Raft(Member):
 
     def _leading(self) -> Leadership:
         if self.leadership is None:
-            raise NotLeader(group=self.group, leader=self.leader)
+            raise NotLeader(group=self.group, node=self.node, leader=self.leader)
         return self.leadership
 
     def _writing(self) -> Leadership:

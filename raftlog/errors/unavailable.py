@@ -22,10 +22,18 @@ class NotLeader(Unavailable):
     """The asked node does not lead `group`. `leader` and `address` are a hint (0, "": none)."""
 
     group: int
+    node: int = 0
+    """The node that was asked; 0: not known."""
+    what: str = ""
+    """What the group holds, in words: a topic by its name; "": not known."""
     leader: int = 0
     address: str = ""
 
-    cause_text = "This node does not lead group {group}."
+    @property
+    def cause(self) -> str:
+        node = f"Node {self.node}" if self.node else "The asked node"
+        group = f"{self.what} (group {self.group})" if self.what else f"group {self.group}"
+        return f"{node} does not lead {group}."
 
     @property
     def remedy(self) -> str:

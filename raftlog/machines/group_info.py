@@ -44,6 +44,21 @@ CreatedInfo = TopicInfo | KvInfo
 GroupInfo = ControllerInfo | CreatedInfo
 
 
+def words_for(info: GroupInfo | None) -> str:
+    """What the group holds, as a sentence names it; None: nobody here knows, so ""."""
+    match info:
+        case None:
+            return ""
+        case ControllerInfo():
+            return "the controller"
+        case TopicInfo():
+            return f"topic {info.name!r}"
+        case KvInfo():
+            return "the key-value store"
+        case _:
+            assert_never(info)
+
+
 def label_of(info: GroupInfo | None) -> str:
     """What people are told the group is; None: the file that tells it is damaged."""
     match info:

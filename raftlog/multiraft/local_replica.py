@@ -35,7 +35,7 @@ from raftlog.image.stages_file import StagesFile
 from raftlog.machines.byte_index import joined
 from raftlog.machines.commands import Command, TopicInfo
 from raftlog.machines.contract import StateMachine
-from raftlog.machines.group_info import ControllerInfo, GroupInfo, label_of
+from raftlog.machines.group_info import ControllerInfo, GroupInfo, label_of, words_for
 from raftlog.machines.kv import KvMachine
 from raftlog.machines.outcomes import Outcome
 from raftlog.machines.rules import rules_needed
@@ -219,6 +219,15 @@ class LocalReplica:
         machine = self.replica.machine
         assert isinstance(machine, KvMachine), "only the key-value store has keys"
         return machine
+
+    def not_leader(self) -> NotLeader:
+        """The error of a call that this replica cannot serve, with the leader that it knows."""
+        return NotLeader(
+            group=self.group,
+            node=self.raft.node,
+            what=words_for(self.info),
+            leader=self.raft.leader,
+        )
 
     def propose(self, payload: Payload, reply: WriteReply) -> None:
         """Put a command into the log. Raises `NotLeader` or `Overloaded`: then it is not there,

@@ -93,7 +93,7 @@ class PastStates:
             done(made.machine)
             return
         if local.mending or not gives_images_of(local):
-            raise NotLeader(group=local.group, leader=local.raft.leader)
+            raise local.not_leader()
         durable = local.replica.log.durable_index
         if index > durable:
             raise IndexOverflow(requested=index, latest=durable)
@@ -118,7 +118,9 @@ class PastStates:
             if read.error is not None:
                 if isinstance(read.error, CorruptFile):
                     self._damaged(local, read.error)
-                done(read.error)
+                # The read knows neither the node nor who leads.
+                abandoned = isinstance(read.error, NotLeader)
+                done(local.not_leader() if abandoned else read.error)
             else:
                 assert isinstance(read.machine, KvMachine), "no other machine tells past states"
                 self._made = _Made(replica, index, read.machine)

@@ -14,7 +14,6 @@ from raftlog.core.types import CONTROLLER_GROUP, GroupId, LastEntry, NodeId
 from raftlog.errors import (
     CorruptFile,
     NodeRemoved,
-    NotLeader,
     RaftlogError,
     ReplicaQuarantined,
     TopicRecreated,
@@ -106,7 +105,7 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
     def close(self) -> None:
         """Answer everybody who waits, close the files."""
         for local in self._replicas.values():
-            local.abandon_all(NotLeader(group=local.group))
+            local.abandon_all(local.not_leader())
         for local in self._replicas.values():
             local.image.close()
         self._store.close(local.replica for local in self._replicas.values())
@@ -211,7 +210,7 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         would ever answer.
         """
         if self._replicas.get(local.group) is not local:
-            raise _gone(local.info)
+            raise _gone(local)
 
     # ------------------------------------------------------------ come and go
 
@@ -229,7 +228,7 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
                 self._open(info)
         for group in [group for group in self._replicas if controller.is_deleted(group)]:
             local = self._replicas.pop(group)
-            self._end(local, _gone(local.info))
+            self._end(local, _gone(local))
         for group, placement in controller.placements.items():
             elsewhere = placement.is_reached and self._node not in placement.voters
             if elsewhere and not self.observes and group != CONTROLLER_GROUP:
@@ -266,7 +265,8 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         promised in it is kept until the group is deleted."""
         assert group != CONTROLLER_GROUP, "every node has the controller's log"
         if group in self._replicas:
-            self._end(self._replicas.pop(group), NotLeader(group=group))
+            local = self._replicas.pop(group)
+            self._end(local, local.not_leader())
         elif group in self.quarantined and group not in self._ending:
             quarantine = self.quarantined.pop(group)
             self._remove_elsewhere(group, quarantine.info, quarantine.lost, lambda: None)
@@ -430,12 +430,13 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         self._disk.queue_job(remove, removed)
 
 
-def _gone(info: GroupInfo) -> RaftlogError:
+def _gone(local: LocalReplica) -> RaftlogError:
     """What callers are told who hold a replica that is no longer here."""
+    info = local.info
     match info:
         case TopicInfo():
             return TopicRecreated(topic=info.name, wanted=info.incarnation)
         case ControllerInfo() | KvInfo():
-            return NotLeader(group=info.group)
+            return local.not_leader()
         case _:
             assert_never(info)

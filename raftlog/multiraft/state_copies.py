@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from raftlog.core.types import LogIndex
-from raftlog.errors import CorruptFile, IndexUnderflow, NoSnapshot, NotLeader, Overloaded
+from raftlog.errors import CorruptFile, IndexUnderflow, NoSnapshot, Overloaded
 from raftlog.image.manifest import SnapshotInfo
 from raftlog.image.snapshot_file import SnapshotRead
 from raftlog.multiraft.effects import Effects
@@ -52,10 +52,10 @@ class StateCopies:
         `Overloaded`.
         """
         if not gives_images_of(local):
-            raise NotLeader(group=local.group, leader=local.raft.leader)
+            raise local.not_leader()
         snapshot = self._snapshot(local, index)
         if snapshot.name in local.damaged_files:
-            raise NotLeader(group=local.group, leader=local.raft.leader)
+            raise local.not_leader()
         if not self._pins.copied(local.group, snapshot):
             holder = f"{COPIED_MAX} other snapshots of the group are being copied"
             raise Overloaded(queue="Snapshots being copied", limit=COPIED_MAX, holder=holder)

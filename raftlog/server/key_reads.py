@@ -69,7 +69,6 @@ class KeyReads:
             READ_KEYS,
             self._services.read_keys,
             call,
-            group=kv.group,
             others=self._node.other_addresses(),
             channels=self._node.channels,
             try_timeout_s=try_timeout_s,

@@ -12,7 +12,6 @@ from raftlog.errors import (
     IndexOverflow,
     IndexUnderflow,
     MalformedRequest,
-    NotLeader,
     RaftlogError,
     ReplicaDiverged,
     StateDisputed,
@@ -201,7 +200,7 @@ class KvServices:
         if not isinstance(local.info, KvInfo):
             raise MalformedRequest(call="the key-value store", what=f"group {group} is another one")
         if not local.serves_reads:
-            raise NotLeader(group=group, leader=local.raft.leader)
+            raise self._node.not_leading(local)
         return local
 
     async def _reached(self, local: LocalReplica, index: LogIndex) -> None:

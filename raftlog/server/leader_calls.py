@@ -9,9 +9,9 @@ from typing import TypeVar
 import grpc
 import grpc.aio
 
-from raftlog.core.types import CONTROLLER_GROUP, GroupId
 from raftlog.errors import (
     MalformedRequest,
+    NodeUnreachable,
     NotLeader,
     RaftlogError,
     ReplicaQuarantined,
@@ -34,45 +34,46 @@ async def ask_leader(
     serve: Callable[[Request], Awaitable[Reply]],
     request: Request,
     *,
-    group: GroupId = CONTROLLER_GROUP,
     others: Sequence[str],
     channels: PeerChannels,
     try_timeout_s: float = TRY_TIMEOUT_S,
 ) -> Reply:
-    """Have `serve` answer here, if this node leads the group, else the node that does.
+    """Have `serve` answer here, if this node leads the group that it needs, else the node that
+    does.
 
     `others` are where the other nodes listen. A node of another cluster refuses the call.
 
-    Raises what the leader raises, or `Unavailable` if it was not found: then it may have been
-    done all the same.
+    Raises what the leader raises, or `Unavailable` if it was not found: it is what this node
+    raised, and it may have been done all the same.
     """
     try:
         return await serve(request)
-    except NotLeader as error:
-        hint = error.address
-    except ReplicaQuarantined:
-        hint = ""
+    except (NotLeader, ReplicaQuarantined) as error:
+        hint = error.address if isinstance(error, NotLeader) else ""
+        refused = error.with_traceback(None)  # which holds this frame
     # A node that has just joined has heard of no leader: any other knows.
     for address in [hint] if hint else random.sample(others, len(others)):
         try:
-            return await _ask(address, call, request, group, channels, try_timeout_s)
+            return await _ask(address, call, request, channels, try_timeout_s)
         except NotLeader as error:
             if error.address and not hint:
-                return await _ask(error.address, call, request, group, channels, try_timeout_s)
+                return await _ask(error.address, call, request, channels, try_timeout_s)
         except Unavailable:
             continue
-    raise NotLeader(group=group)
+    try:
+        raise refused
+    finally:
+        del refused  # by now it holds this frame again, which must not hold it
 
 
 async def _ask(
     address: str,
     call: PlainCall[Request, Reply],
     request: Request,
-    group: GroupId,
     channels: PeerChannels,
     timeout_s: float,
 ) -> Reply:
-    """Raises what the node raises, or `NotLeader` where none of this cluster answers."""
+    """Raises what the node raises, or `NodeUnreachable` where none of this cluster answers."""
     try:
         channel = channels.to_any(address, CHANNEL_OPTIONS)
         ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
@@ -82,12 +83,13 @@ async def _ask(
         frame = await ask(data, timeout=timeout_s, metadata=metadata)
         return decode_reply(call, frame)[0]
     except MalformedRequest:
-        raise NotLeader(group=group) from None  # no raftlog listens there
+        problem = "no node of raftlog listens there"
+        raise NodeUnreachable(address=address, problem=problem) from None
     except grpc.aio.AioRpcError as error:
         typed = _typed_error(error)
         if typed is None:
             channels.let_go(address)
-            typed = NotLeader(group=group)
+            typed = NodeUnreachable(address=address, problem=error.details() or error.code().name)
         raise typed from None
 
 

@@ -31,6 +31,7 @@ from raftlog.errors import (
     TooLarge,
 )
 from raftlog.machines.commands import Command, ReportPlacement
+from raftlog.machines.group_info import words_for
 from raftlog.machines.kv_commands import KeyValue
 from raftlog.machines.outcomes import Outcome, PlacementReported
 from raftlog.metrics.counts import Counts
@@ -331,7 +332,11 @@ class Node:
         be for nothing elsewhere.
         """
         if local.raft.role is not Role.LEADER:
-            raise self._hinted(NotLeader(group=local.group, leader=local.raft.leader))
+            raise self.not_leading(local)
+
+    def not_leading(self, local: LocalReplica) -> NotLeader:
+        """The error of a call that this node cannot serve, with a hint of the leader."""
+        return self._hinted(local.not_leader())
 
     def not_here(self, group: GroupId) -> NotLeader:
         """The error of a call for a group that has no replica here. It names a node that should
@@ -340,7 +345,8 @@ class Node:
         info = controller.info_of(group)
         voters = controller.voters_of(info) if info is not None else ()
         others = [each for each in voters if each != self.node]
-        return self._hinted(NotLeader(group=group, leader=random.choice(others) if others else 0))
+        leader = random.choice(others) if others else NOBODY
+        return self._hinted(NotLeader(group=group, node=self.node, leader=leader))
 
     def is_elsewhere(self, group: GroupId) -> bool:
         """Is the group on other nodes, as far as this one knows, and is it not to come here?"""
@@ -361,8 +367,14 @@ class Node:
         return local
 
     def _hinted(self, error: NotLeader) -> NotLeader:
-        """The error with the leader's address, if this node knows it."""
+        """The error with the leader's address and what the group holds, which its core does not
+        know; each if this node does."""
         error.address = self.addresses.get(NodeId(error.leader), "")
+        if not error.what:
+            replicas, group = self.multiraft.replicas, GroupId(error.group)
+            local = replicas.of_group(group)
+            info = local.info if local is not None else replicas.controller.info_of(group)
+            error.what = words_for(info)
         return error
 
     def propose(

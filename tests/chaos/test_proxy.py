@@ -10,12 +10,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from raftlog.chaos.cluster import wait_for
+from raftlog.chaos.cluster import PATIENCE_S, wait_for
 from raftlog.chaos.links import PeerLinks
 from raftlog.chaos.proxy import PASSING, Wire
 from raftlog.server.peer_routes import parse_routes
 
-PATIENCE_S = 10.0
 HELD_S = 0.2
 
 

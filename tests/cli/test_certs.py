@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.cli import cluster_folder
 from raftlog.cli.certs import make_in
 from raftlog.config import load, tls_files
@@ -109,7 +110,7 @@ def test_a_node_that_cannot_do_as_it_is_told_does_not_serve(
         [sys.executable, "-m", "raftlog", *(f"--set={flag}" for flag in flags), *words],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert finished.returncode == ExitCode.USAGE

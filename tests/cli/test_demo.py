@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from raftlog.chaos.cluster import PATIENCE_S
+
 
 @pytest.mark.slow
 def test_a_demo_whose_ports_are_taken_can_be_started_again_at_once(tmp_path: Path) -> None:
@@ -21,7 +23,7 @@ def test_a_demo_whose_ports_are_taken_can_be_started_again_at_once(tmp_path: Pat
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_S,
         )
     assert ended.returncode == 1
     told = " ".join(ended.stdout.split())

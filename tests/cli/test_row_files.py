@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.cli.output import plain
 from raftlog.cli.row_files import Fit, InputFormat, Notes, Part, RowFile
 from raftlog.cli.text_blocks import BLOCK_BYTES, pieces
@@ -235,9 +236,6 @@ def pipe() -> Iterator[tuple[io.BufferedReader, io.FileIO]]:
         yield reader, writer
 
 
-WAIT_S = 20.0
-
-
 @pytest.mark.parametrize(("format_", "head"), [(InputFormat.JSON, b""), (InputFormat.CSV, b"id\n")])
 def test_lines_from_a_pipe_that_stays_open_are_passed_on_and_not_kept_for_more(
     format_: InputFormat, head: bytes, monkeypatch: pytest.MonkeyPatch
@@ -249,7 +247,7 @@ def test_lines_from_a_pipe_that_stays_open_are_passed_on_and_not_kept_for_more(
         batches = batches_of(reader, "-", format_, schema)
 
         def given() -> object:
-            batch = thread.submit(next, batches, "the end").result(WAIT_S)
+            batch = thread.submit(next, batches, "the end").result(PATIENCE_S)
             return batch.to_pylist() if isinstance(batch, pa.RecordBatch) else batch
 
         writer.write(head + line + line[:1])  # the begin of a second line, too
@@ -273,7 +271,7 @@ def test_lines_that_never_pause_are_passed_on_as_well(monkeypatch: pytest.Monkey
     with ThreadPoolExecutor(1) as thread, pipe() as (reader, writer):
         written = thread.submit(write, writer)
         found = [*pieces(reader)]
-        written.result(WAIT_S)
+        written.result(PATIENCE_S)
     assert b"".join(each or b"" for each in found) == line * count
     assert found.count(None) > 2
 

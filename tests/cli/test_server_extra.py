@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.cli.server_extra import PARTS, require_server_extra
 from raftlog.errors import ExitCode, ExtraMissing
 from raftlog.extras import pip_line
@@ -30,7 +31,7 @@ def as_a_client(*words: object) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-c", WITHOUT_THE_EXTRA, ",".join(PARTS), *map(str, words)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
 

@@ -11,6 +11,7 @@ import sys
 import pytest
 import typer
 
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.cli.signals import interrupted_by, on_signals
 
 WAITS = """
@@ -81,7 +82,7 @@ def test_many_signals_at_once_end_every_wait() -> None:
             assert process.stdout.readline() == "waits\n"
             for number in itertools.islice(itertools.cycle((signal.SIGINT, signal.SIGTERM)), 200):
                 process.send_signal(number)
-            output, _ = process.communicate(timeout=20)
+            output, _ = process.communicate(timeout=PATIENCE_S)
         finally:
             process.kill()
         assert (process.returncode, output) == (0, "told\n")

@@ -15,6 +15,7 @@ from typing import Any
 
 import grpc
 
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.client.cluster_members import ClusterMembers
 from raftlog.client.connection import Connection
 from raftlog.config import ClientSettings
@@ -44,7 +45,6 @@ SCHEMA = Schema(version=1, fields=(Field(id=1, name="id", type="long", nullable=
 FOUNDERS = (NodeId(1), NodeId(2), NodeId(3))
 COMMITTED = 10
 """Entries of group 1."""
-TRY_S = 2.0
 
 
 class MembersScene:
@@ -114,7 +114,7 @@ class MembersScene:
         """What a client asks of the cluster."""
         connection = Connection(ClientSettings(bootstrap_servers=self.servers))
         with contextlib.closing(connection):
-            yield ClusterMembers(connection, view_timeout_s=TRY_S)
+            yield ClusterMembers(connection, view_timeout_s=PATIENCE_S)
 
     # ------------------------------------------------------------ the nodes' answers
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 import raftlog
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.core.types import GroupId, LogIndex, NodeId, Term
 from raftlog.errors import IndexOverflow, InvalidOption, NotLeader, RaftlogError
 from raftlog.machines.group_info import KvInfo
@@ -31,7 +32,6 @@ GROUP = GroupId(7)
 STORE = KvInfo(group=GROUP, voters=(NodeId(1),), created_us=0, rules=1)
 ELSEWHERE = NotLeader(group=GROUP)
 AHEAD = IndexOverflow(requested=9, latest=5)
-REQUEST_TIMEOUT_S = 20.0
 
 
 def in_turn(*answers: bytes | RaftlogError) -> Answer:
@@ -78,7 +78,7 @@ def client_of(handlers: dict[str, Handler]) -> Iterator[raftlog.LogClient]:
     describe = unary(lambda _: encode_reply(DESCRIBE_CLUSTER, described(addresses)))
     with (
         serving({DESCRIBE_CLUSTER.name: describe, **handlers}) as address,
-        raftlog.connect(address, request_timeout_s=REQUEST_TIMEOUT_S) as client,
+        raftlog.connect(address, request_timeout_s=PATIENCE_S) as client,
     ):
         addresses.append(address)
         yield client

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.client import marks
 from raftlog.client.connection import Connection
 from raftlog.client.marks import read_marks
@@ -26,9 +27,6 @@ from raftlog.machines.schema import Schema
 from raftlog.wire.calls import DESCRIBE_CLUSTER, READ_HIGH_WATER_MARK, ReadableRange
 from raftlog.wire.codec import decode_request, encode_reply
 from tests.client.answering import described, node
-
-BARRIER_S = 10.0
-"""How long a call waits for those that are to be in flight with it."""
 
 THIRD_S = 0.05
 """How long it then waits for one that must not be in flight with them."""
@@ -113,7 +111,7 @@ def test_as_many_topics_are_asked_at_once_as_may_be_in_flight(
             most = max(most, now)
             if now > 2:
                 third.set()
-        together.wait(BARRIER_S)  # fails unless another call is in flight
+        together.wait(PATIENCE_S)  # fails unless another call is in flight
         third.wait(THIRD_S)
         with lock:
             now -= 1
@@ -134,7 +132,7 @@ def test_a_named_leader_is_asked_next_without_holding_up_the_others() -> None:
         return NotLeader(group=group, leader=2, address=addresses[1])
 
     def leader(group: GroupId) -> ReadableRange:
-        together.wait(BARRIER_S)
+        together.wait(PATIENCE_S)
         return mark(group)
 
     with cluster(follower, leader) as (connection, known):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.client import group_moves
 from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import (
@@ -24,8 +25,6 @@ from raftlog.errors import (
 from raftlog.machines.commands import SetDuty
 from raftlog.placement import Move
 from tests.client.members_scene import MembersScene, scene
-
-PATIENCE_S = 20.0
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from functools import partial
 import grpc
 import pytest
 
-from raftlog.chaos.cluster import wait_for
+from raftlog.chaos.cluster import PATIENCE_S, wait_for
 from raftlog.client.call_errors import typed_error
 from raftlog.client.connection import LOGGER, Connection
 from raftlog.client.window import Window
@@ -82,7 +82,7 @@ def test_each_request_waits_by_itself_for_nodes_to_be_started() -> None:
             return False  # the channel waits up to 0.5 s before it dials again
 
     with closing(client), node(LIST_TOPICS.name, lambda _: EMPTY_REPLY, port):
-        wait_for(answered, "the node to be asked", 20)
+        wait_for(answered, "the node to be asked", PATIENCE_S)
 
 
 APPENDED = encode_reply(APPEND, Appended(start=Offset(0), end=Offset(0), repeated=False))

@@ -18,7 +18,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from raftlog.chaos.cluster import ProcessCluster
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster
 from raftlog.chaos.ensemble import EnsembleProcesses
 from tests.cluster.closed import NODES, started
 from tests.tracing.collector import Collector, collecting
@@ -118,7 +118,7 @@ class ProcessList:
 
     def __exit__(self, *_: object) -> None:
         self._end.set()
-        self._thread.join(10.0)
+        self._thread.join(PATIENCE_S)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ import ssl
 import struct
 from typing import NamedTuple
 
-from raftlog.chaos.cluster import wait_for
+from raftlog.chaos.cluster import PATIENCE_S, wait_for
 
 SOCKET_TIMEOUT_S = 0.5
 
@@ -28,11 +28,11 @@ class Door(NamedTuple):
             try:
                 address = ("127.0.0.1", self.port)
                 made.append(socket.create_connection(address, timeout=SOCKET_TIMEOUT_S))
-            except ConnectionError:
+            except (ConnectionError, TimeoutError):
                 return False
             return True
 
-        wait_for(connect, "the node to listen", 5)
+        wait_for(connect, "the node to listen", PATIENCE_S)
         return made[0]
 
     def enter(self) -> socket.socket:
@@ -46,13 +46,13 @@ class Door(NamedTuple):
             plain.settimeout(10 * SOCKET_TIMEOUT_S)
             try:
                 made.append(self.tls.wrap_socket(plain, server_hostname="127.0.0.1"))
-            except (ConnectionError, ssl.SSLEOFError):  # the server is being replaced
+            except (ConnectionError, TimeoutError, ssl.SSLEOFError):  # the server is being replaced
                 plain.close()
                 return False
             made[0].settimeout(SOCKET_TIMEOUT_S)
             return True
 
-        wait_for(shake_hands, "a handshake", 10)
+        wait_for(shake_hands, "a handshake", PATIENCE_S)
         return made[0]
 
     def say(self, data: bytes, chance: random.Random) -> None:

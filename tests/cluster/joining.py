@@ -8,10 +8,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from raftlog.chaos.cluster import ProcessCluster, free_ports
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, free_ports
 from raftlog.client.log_client import LogClient
-
-PATIENCE_S = 60.0
 
 
 class Joined:

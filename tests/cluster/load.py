@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import threading
 
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.errors import RaftlogError
 from raftlog.machines.commands import TopicInfo
-from tests.cluster.joining import PATIENCE_S
 
 ROWS = 20
 

@@ -15,10 +15,8 @@ from typing import Any
 
 import yaml
 
-from raftlog.chaos.cluster import free_ports, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, free_ports, wait_for
 from tests.metrics.test_documents import RULES
-
-ANSWER_S = 60.0
 
 
 class Prometheus:
@@ -54,7 +52,7 @@ class Prometheus:
         return any(wanted <= each.items() for each in self.firing())
 
     def _get(self, path: str) -> dict[str, Any]:
-        with urllib.request.urlopen(self._api + path, timeout=ANSWER_S) as answer:
+        with urllib.request.urlopen(self._api + path, timeout=PATIENCE_S) as answer:
             data: dict[str, Any] = json.load(answer)["data"]
             return data
 
@@ -91,16 +89,16 @@ def prometheus(
     with (folder / "prometheus.log").open("wb") as said:
         process = subprocess.Popen(command, stdout=said, stderr=said)
     try:
-        wait_for(partial(_is_ready, port), "Prometheus to be ready", ANSWER_S)
+        wait_for(partial(_is_ready, port), "Prometheus to be ready", PATIENCE_S)
         yield Prometheus(port)
     finally:
         process.terminate()
-        process.wait(ANSWER_S)
+        process.wait(PATIENCE_S)
 
 
 def _is_ready(port: int) -> bool:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=ANSWER_S):
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=PATIENCE_S):
             return True
     except OSError:
         return False

@@ -20,7 +20,7 @@ from typing import TypeAlias
 import pytest
 
 from raftlog.certificates import make_certificates
-from raftlog.chaos.cluster import ProcessCluster, free_ports, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, free_ports, wait_for
 from raftlog.chaos.disks import ClusterDisks
 from raftlog.chaos.faulty_disk import DiskFaults
 from raftlog.chaos.links import PeerLinks
@@ -36,7 +36,6 @@ from tests.cluster.troubled_node import hang_file, wrong_entry_file
 from tests.cluster.waiting import LEADERS_STAY, leader_of
 from tests.metrics.test_documents import alerts
 
-WAIT_S = 60.0
 NODES = (1, 2, 3)
 SMALL = 1
 """The node with a small disk of its own."""
@@ -84,7 +83,7 @@ class Scene:
             mark = self.client.watermark(name)
             return all(each.high_water_mark == 1 for each in mark.replicas)
 
-        wait_for(applied, f"all replicas of {name!r}", WAIT_S)
+        wait_for(applied, f"all replicas of {name!r}", PATIENCE_S)
         leader = leader_of(self.client, name)
         one, other = (node for node in NODES if node != leader)
         return leader, one, other
@@ -145,7 +144,7 @@ def again_and_again(act: Callable[[int], object]) -> Iterator[None]:
             yield
         finally:
             stop.set()
-        running.result(WAIT_S)
+        running.result(PATIENCE_S)
 
 
 @pytest.fixture(scope="module")
@@ -299,7 +298,7 @@ def byte_flipped_at_rest(scene: Scene) -> Iterator[Labels]:
         segment = scene.segment(node, "flipped")
         part = TEXT[1000:1100].encode()
         # What others have on disk is applied before it is on this one's.
-        wait_for(lambda: part in segment.read_bytes(), "the record on the node's disk", WAIT_S)
+        wait_for(lambda: part in segment.read_bytes(), "the record on the node's disk", PATIENCE_S)
         flip(segment, segment.read_bytes().index(part))
         scene.client.scrub()
         yield {"instance": scene.instance(node)}
@@ -340,7 +339,7 @@ def compaction_hangs(scene: Scene) -> Iterator[Labels]:
         append(0)
         return all(each.history_end for each in scene.client.watermark("compacted").replicas)
 
-    wait_for(compacted, "a first compaction", WAIT_S)
+    wait_for(compacted, "a first compaction", PATIENCE_S)
     process = compaction_process(scene.cluster, leader)
     assert process is not None
     os.kill(process, signal.SIGSTOP)
@@ -416,7 +415,7 @@ def test_an_alert_fires_on_its_fault_and_clears(scene: Scene, alert: str, fault:
     def all_is_well() -> bool:
         return server.all_up(len(NODES)) and not server.firing()
 
-    wait_for(all_is_well, "no alert", WAIT_S)
+    wait_for(all_is_well, "no alert", PATIENCE_S)
     with fault(scene) as labels:
-        wait_for(lambda: server.fires(alert, **labels), f"{alert} {labels}", WAIT_S)
-    wait_for(lambda: not server.fires(alert), f"no {alert}", WAIT_S)
+        wait_for(lambda: server.fires(alert, **labels), f"{alert} {labels}", PATIENCE_S)
+    wait_for(lambda: not server.fires(alert), f"no {alert}", PATIENCE_S)

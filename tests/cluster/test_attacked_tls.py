@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster, free_ports, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, free_ports, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.wire.calls import ClusterDescription
 from tests.cluster.doors import Door
@@ -19,7 +19,6 @@ from tests.fuzz.inputs import numbered
 from tests.fuzz.node_watch import NodeWatch
 from tests.fuzz.samples import DDL, frames
 
-CLOSED_WITHIN_S = 30.0
 WARM_UP = 200
 PORTS = ("clients", "nodes")
 HALF_A_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(100)
@@ -105,7 +104,7 @@ def test_plain_text_is_answered_by_nothing(
     cluster: ProcessCluster, client: LogClient, port: str, said: bytes
 ) -> None:
     with door(cluster, port).knock() as plain:
-        plain.settimeout(CLOSED_WITHIN_S)
+        plain.settimeout(PATIENCE_S)
         plain.sendall(said)
         answered = b""
         with suppress(ConnectionError):
@@ -152,7 +151,7 @@ def test_a_handshake_is_not_begun_anew(
     ]  # fmt: skip
     with attacked.enter():
         pass
-    said = subprocess.run(command, input=b"R\n", capture_output=True, timeout=60)
+    said = subprocess.run(command, input=b"R\n", capture_output=True, timeout=PATIENCE_S)
     text = (said.stdout + said.stderr).decode(errors="replace")
     assert "Protocol  : TLSv1.2" in text or "Protocol: TLSv1.2" in text, text
     assert "RENEGOTIATING" in text, text
@@ -160,7 +159,6 @@ def test_a_handshake_is_not_begun_anew(
     watch_of(cluster, client, f"anew-{port}").serves()
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("count", [500, pytest.param(10_000, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("port", PORTS)
 @pytest.mark.parametrize(
@@ -182,6 +180,6 @@ def test_handshakes_that_never_end_are_cut_off_and_delay_nobody(
         wait_for(
             lambda: watch.serves() is None and watch.open_files() <= before,
             "the node to cut them off",
-            CLOSED_WITHIN_S + count / 100,
+            PATIENCE_S,
         )
     watch.end(count * CONNECTION_BYTES)

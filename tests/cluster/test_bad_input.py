@@ -11,12 +11,13 @@ import random
 import uuid
 from concurrent import futures
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pyarrow as pa
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.call_errors import typed_error
 from raftlog.client.connect import connect
 from raftlog.client.log_client import LogClient
@@ -44,23 +45,27 @@ from raftlog.wire.calls import (
     APPEND,
     CALLS,
     DESCRIBE_TOPIC,
+    LIST_TOPICS,
     READ,
     READ_HIGH_WATER_MARK,
+    READ_KEYS,
     READ_PIECES_MAX,
     READ_SIZES,
     SERVICE,
     AppendCall,
+    Call,
     DescribeTopic,
+    ListTopics,
     ReadCall,
     ReadHighWaterMark,
     ReadSizes,
 )
 from raftlog.wire.codec import encode_request
+from raftlog.wire.kv_calls import ReadKeys
 from tests.cluster.waiting import leader_of
 from tests.fuzz.relay import Relay
 
 DDL = "id bigint, text string"
-CALL_TIMEOUT_S = 20.0
 
 
 def records(first: int, count: int) -> pa.Table:
@@ -76,7 +81,7 @@ def ids_read(client: LogClient, topic: str | TopicInfo) -> list[int]:
 def raw(address: str, method: str, data: bytes) -> tuple[grpc.StatusCode, RaftlogError]:
     """Make one call with these bytes: the status that any grpc client sees, and the typed error."""
     with grpc.insecure_channel(address) as channel:
-        answers = channel.unary_stream(f"/{SERVICE}/{method}")(data, timeout=CALL_TIMEOUT_S)
+        answers = channel.unary_stream(f"/{SERVICE}/{method}")(data, timeout=PATIENCE_S)
         with pytest.raises(grpc.RpcError) as caught:
             list(answers)
     return caught.value.code(), typed_error(address, caught.value)
@@ -224,7 +229,7 @@ def test_an_offset_beyond_the_mark_waits_then_not_yet_then_data_loss(
         assert (code, type(error)) == (grpc.StatusCode.UNAVAILABLE, NotYet)
         assert (error.topic, error.have, error.need) == (name, 3, 5)
         assert error.retriable
-    with shared.client(request_timeout_s=3.0) as hasty, pytest.raises(DataLoss) as caught:
+    with shared.client(request_timeout_s=10.0) as hasty, pytest.raises(DataLoss) as caught:
         list(hasty.read(topic, 0, 5, mark=5))
     assert caught.value.exit_code is ExitCode.DATA_LOSS
     assert "ends at offset 3" in caught.value.cause
@@ -263,22 +268,65 @@ def test_a_split_into_too_many_pieces_is_refused_and_the_client_asks_for_fewer(
     assert client.read_sizes(topic, 0, 3, mark=3, pieces_max=1 << 40).offsets[-1] == 3
 
 
-def test_a_follower_answers_with_the_leaders_address(
-    shared: ProcessCluster, client: LogClient, name: str
+def rejection(address: str, call: Call[Any, Any], request: Any) -> RaftlogError | None:
+    """The typed error with which a node rejects the call; None: it answers."""
+    with grpc.insecure_channel(address) as channel:
+        method = channel.unary_stream(f"/{SERVICE}/{call.name}")
+        caught: grpc.RpcError | None = None
+        try:
+            list(method(encode_request(call, request), timeout=PATIENCE_S))
+        except grpc.RpcError as error:
+            caught = error
+    if caught is None:
+        return None
+    found = typed_error(address, caught)
+    assert caught.code() is grpc.StatusCode.UNAVAILABLE or not isinstance(found, NotLeader)
+    return found
+
+
+@pytest.mark.parametrize("holds", ["topic", "controller", "key-value store"])
+def test_a_node_that_does_not_lead_says_which_it_is_what_it_does_not_lead_and_who_does(
+    shared: ProcessCluster, client: LogClient, name: str, holds: str
 ) -> None:
-    topic = client.create_topic(name, DDL)
-    client.append(name, records(0, 1))
-    leader = leader_of(client, name)
-    shared.wait_caught_up(client, name)
+    call: Call[Any, Any]
+    request: object
+    match holds:
+        case "topic":
+            topic = client.create_topic(name, DDL)
+            what = f"topic {name!r} (group {topic.group})"
+            call = READ_HIGH_WATER_MARK
+            request = ReadHighWaterMark(group=topic.group, incarnation=topic.incarnation)
+        case "controller":
+            what, call, request = "the controller (group 0)", LIST_TOPICS, ListTopics()
+        case _:
+            client.kv.put(name, b"")
+            store = client.kv._store(create=False)
+            assert store is not None
+            what, call = f"the key-value store (group {store})", READ_KEYS
+            request = ReadKeys(
+                group=store,
+                strong=True,
+                at_least=0,
+                exactly=0,
+                prefix="",
+                start="",
+                end="",
+                limit=1,
+            )
     addresses = shared.servers.split(",")
-    asked = addresses[leader % 3]
-    data = encode_request(
-        READ_HIGH_WATER_MARK, ReadHighWaterMark(group=topic.group, incarnation=topic.incarnation)
-    )
-    code, error = raw(asked, "ReadHighWaterMark", data)
-    assert (code, type(error)) == (grpc.StatusCode.UNAVAILABLE, NotLeader)
-    assert (error.leader, error.address) == (leader, addresses[leader - 1])
-    assert error.remedy == f"Ask node {leader} at {addresses[leader - 1]}."
+
+    def all_say_so() -> bool:
+        """Those two that do not lead. Leaders may just be changing, and replicas come."""
+        said = {n: rejection(each, call, request) for n, each in enumerate(addresses, 1)}
+        others = {n: error for n, error in said.items() if isinstance(error, NotLeader)}
+        return len(others) == 2 and all(
+            error.cause == f"Node {n} does not lead {what}."
+            and error.leader not in (0, *others)
+            and error.remedy == f"Ask node {error.leader} at {addresses[error.leader - 1]}."
+            for n, error in others.items()
+        )
+
+    wait_for(all_say_so, f"two nodes that say that they do not lead {what}", PATIENCE_S)
 
 
 def test_without_a_majority_a_call_ends_at_its_deadline_and_says_what_to_look_at(
@@ -291,7 +339,7 @@ def test_without_a_majority_a_call_ends_at_its_deadline_and_says_what_to_look_at
         wait_for(
             lambda: [each.high_water_mark for each in client.watermark(topic).replicas] == [2] * 3,
             "every replica to serve the records",
-            20,
+            PATIENCE_S,
         )
         for node in (2, 3):
             cluster.kill(node)
@@ -323,7 +371,7 @@ def test_a_client_that_knew_the_cluster_waits_for_it_within_its_deadline(tmp_pat
                 assert "raftlog up" in caught.value.remedy
             appended = pool.submit(known.append, "t", records(0, 1))
             cluster.serve(1)
-            assert appended.result(60).end == 1
+            assert appended.result(PATIENCE_S).end == 1
 
 
 # ---------------------------------------------------------------- flipped bits
@@ -404,7 +452,7 @@ def test_bits_flipped_on_one_nodes_disk_are_never_served_and_heal(tmp_path: Path
         said = cluster.logs[node]
         cluster.kill(node)
         cluster.serve(node)
-        wait_for(lambda: "is damaged at byte" in said.read_text(), "the node to say it", 20)
+        wait_for(lambda: "is damaged at byte" in said.read_text(), "the node to say it", PATIENCE_S)
         words = said.read_text().splitlines()
         told = json.loads(next(line for line in words if "is damaged at byte" in line))
         assert "damage was found" in told["event"] or "is quarantined" in told["event"]

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import grpc
 import pytest
 
-from raftlog.chaos.cluster import wait_for
+from raftlog.chaos.cluster import PATIENCE_S, wait_for
 from raftlog.errors import ExitCode, RaftlogError
 from raftlog.wire.calls import SERVICE
 from tests.cluster.canaries import (
@@ -33,7 +33,6 @@ from tests.cluster.canaries import (
 )
 from tests.cluster.closed import NODES, channel_to, client_by, made
 
-WAIT_S = 60.0
 ROWS = '{"id": 1}\n{"id": 2}\n'
 
 pytestmark = pytest.mark.slow
@@ -66,7 +65,7 @@ def command(scene: Planted, *words: str, given: str = "", **variables: str) -> C
         text=True,
     ) as process:
         try:
-            out, err = process.communicate(given, timeout=WAIT_S)
+            out, err = process.communicate(given, timeout=PATIENCE_S)
         finally:
             process.kill()
     scene.told[f"{len(scene.told)}: {' '.join(words)[:40]}"] = out + err
@@ -160,7 +159,7 @@ def scrape(scene: Planted) -> None:
         for token in (METRICS_TOKEN, scene.operator.read_text().strip(), WRONG_TOKEN):
             asked = urllib.request.Request(where, headers={"Authorization": f"Bearer {token}"})
             try:
-                with urllib.request.urlopen(asked, timeout=WAIT_S) as answer:
+                with urllib.request.urlopen(asked, timeout=PATIENCE_S) as answer:
                     scene.told[f"metrics of node {node}"] = answer.read().decode()
             except urllib.error.HTTPError as error:
                 assert token != METRICS_TOKEN
@@ -229,7 +228,7 @@ def test_a_program_s_errors_show_no_secret(scene: Planted) -> None:
                 metadata = (("authorization", scheme + token), ("x-other", token))
                 method = channel.unary_unary(path)
                 try:
-                    method(b"", timeout=WAIT_S, metadata=metadata)
+                    method(b"", timeout=PATIENCE_S, metadata=metadata)
                 except grpc.RpcError as error:
                     said = f"{error.details()} {error.trailing_metadata()}"
                     scene.told[f"error {len(scene.told)}"] = said
@@ -265,7 +264,7 @@ def wait_told(scene: Planted, event: str) -> None:
         command(scene, "whoami", "--servers", scene.cluster.address(1))
         return log.read_text().count(event) > before
 
-    wait_for(is_told, f"node 1 to say {event!r}", WAIT_S)
+    wait_for(is_told, f"node 1 to say {event!r}", PATIENCE_S)
 
 
 def test_a_new_token_is_printed_once_and_kept_as_a_hash(scene: Planted) -> None:
@@ -294,7 +293,7 @@ def test_a_secret_would_be_found_wherever_it_stands(scene: Planted) -> None:
     del scene.told["a box"]
     program = "import sys; sys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", program, secret], stdin=subprocess.PIPE) as own:
-        wait_for(lambda: bool(scene.leaks()), "the process to be seen", WAIT_S)
+        wait_for(lambda: bool(scene.leaks()), "the process to be seen", PATIENCE_S)
         assert scene.leaks() == {"the process list": {"a found one"}}
         scene.careless.append(own.pid)
         assert not scene.leaks()

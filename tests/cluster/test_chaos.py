@@ -19,7 +19,7 @@ from random import Random
 import pytest
 from typer.testing import CliRunner
 
-from raftlog.chaos.cluster import wait_for
+from raftlog.chaos.cluster import PATIENCE_S, wait_for
 from raftlog.chaos.schedule import Kind
 from raftlog.cli.main import app
 
@@ -30,7 +30,6 @@ FLOOR_PER_S = 50
 """For machines that are busy with other work."""
 
 
-@pytest.mark.timeout(600)
 def test_every_promise_is_kept_over_faults_of_some_classes() -> None:
     """Others each day. Replay: CHAOS_SEED=<seed>."""
     seed = int(os.environ.get("CHAOS_SEED", time.time() // 86_400))
@@ -40,7 +39,6 @@ def test_every_promise_is_kept_over_faults_of_some_classes() -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(600)
 def test_every_promise_is_kept_over_at_least_twenty_faults_of_all_classes() -> None:
     every_promise_is_kept(SEED, list(Kind), FAULTS_MIN)
 
@@ -65,7 +63,6 @@ def every_promise_is_kept(seed: int, kinds: Sequence[Kind], faults_min: int) -> 
     shutil.rmtree(folder)  # kept if this fails
 
 
-@pytest.mark.timeout(600)
 def test_observers_are_read_killed_and_compared_like_other_nodes(tmp_path: Path) -> None:
     """The second one may pull from the first."""
     folder = tmp_path / "run"
@@ -84,7 +81,6 @@ def test_observers_are_read_killed_and_compared_like_other_nodes(tmp_path: Path)
             assert those == {1, 2, 3, 4, 5}, (kind, topic)
 
 
-@pytest.mark.timeout(600)
 def test_a_closed_cluster_is_broken_like_an_open_one(tmp_path: Path) -> None:
     """`make soak` does it for half an hour, and replaces its certificates and tokens meanwhile."""
     folder = tmp_path / "run"
@@ -119,11 +115,11 @@ def test_a_chaos_test_that_is_ended_while_its_cluster_starts_leaves_no_process(
         stderr=subprocess.PIPE,
         text=True,
     ) as chaos:
-        wait_for(lambda: len(processes_of(folder)) > 1, "the cluster to be started", 60)
+        wait_for(lambda: len(processes_of(folder)) > 1, "the cluster to be started", PATIENCE_S)
         chaos.send_signal(number)
-        _, said = chaos.communicate(timeout=60)
+        _, said = chaos.communicate(timeout=PATIENCE_S)
     assert "ended early" in said
-    wait_for(lambda: processes_of(folder) == [], "all to be gone", 20)
+    wait_for(lambda: processes_of(folder) == [], "all to be gone", PATIENCE_S)
 
 
 def processes_of(folder: Path) -> list[int]:

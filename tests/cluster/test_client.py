@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.call_errors import typed_error
 from raftlog.client.log_client import LogClient
 from raftlog.client.marks import IN_FLIGHT_MAX
@@ -138,15 +138,17 @@ def test_follow_gives_records_as_they_come(client: LogClient, name: str) -> None
     found: list[int] = []
 
     def follow() -> None:
-        for batch in client.follow(name, 0, columns=["id"], idle_timeout_s=2.0):
+        for batch in client.follow(name, 0, columns=["id"], idle_timeout_s=PATIENCE_S):
             found.extend(batch.column(0).to_pylist())
+            if len(found) == 2:
+                return
 
     follower = threading.Thread(target=follow)
     follower.start()
-    wait_for(lambda: found == [0], "the first record", 10)
+    wait_for(lambda: found == [0], "the first record", PATIENCE_S)
     client.append(name, [{"id": 1, "text": ""}])
-    wait_for(lambda: found == [0, 1], "the second record", 10)
-    follower.join(30)
+    wait_for(lambda: found == [0, 1], "the second record", PATIENCE_S)
+    follower.join(PATIENCE_S)
     assert not follower.is_alive()
 
 
@@ -286,14 +288,16 @@ def test_an_entry_over_the_limit_is_refused_with_size_and_option(
 
 
 def test_a_mark_that_the_cluster_never_reached_is_data_loss(
-    shared: ProcessCluster, name: str
+    shared: ProcessCluster, client: LogClient, name: str
 ) -> None:
     """A position beyond a linearizable mark, not merely beyond a slow replica."""
-    with shared.client(request_timeout_s=3.0) as hasty:
-        topic = hasty.create_topic(name, DDL)
-        hasty.append(name, [{"id": 1, "text": ""}])
-        with pytest.raises(DataLoss, match="offset 1"):
-            list(hasty.read(topic, 0, 5, mark=5))
+    topic = client.create_topic(name, DDL)
+    client.append(name, [{"id": 1, "text": ""}])
+    with (
+        shared.client(request_timeout_s=10.0) as hasty,
+        pytest.raises(DataLoss, match="offset 1"),
+    ):
+        list(hasty.read(topic, 0, 5, mark=5))
 
 
 def test_bytes_that_are_no_request_are_refused_and_the_node_lives(
@@ -322,7 +326,7 @@ def test_the_watermark_tells_every_replicas_lag(
     wait_for(
         lambda: [each.high_water_mark for each in client.watermark(name).replicas] == [1, 1, 1],
         "every replica to serve the record",
-        10,
+        PATIENCE_S,
     )
 
 

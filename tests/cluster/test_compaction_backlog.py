@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.errors import DeadlineExceeded
 from tests.cluster.test_compaction_kills import compaction_process
@@ -20,12 +20,14 @@ Far fewer than without a bound."""
 
 
 def append_until_refused(client: LogClient, first: int) -> tuple[int, DeadlineExceeded]:
-    """Append one number after the other. Returns the one that is refused, and how."""
+    """Append one number after the other. Returns the one that is refused, and how. On a slow
+    machine a deadline may pass without a reason: then that number may be there or not."""
     for number in range(first, first + 2 * ENTRIES_MAX):
         try:
             client.append("t", [{"id": number}])
         except DeadlineExceeded as refused:
-            return number, refused
+            if "is behind" in str(refused):
+                return number, refused
     pytest.fail("nothing bounds the backlog")
 
 
@@ -40,7 +42,9 @@ def test_records_are_refused_while_a_compaction_is_far_behind_and_taken_after_it
         client.create_topic("t", "id bigint")
         for number in range(12):
             client.append("t", [{"id": number}])
-        wait_for(lambda: client.watermark("t").replicas[0].history_end > 0, "a compaction", 60)
+        wait_for(
+            lambda: client.watermark("t").replicas[0].history_end > 0, "a compaction", PATIENCE_S
+        )
         process = compaction_process(cluster, 1)
         assert process is not None
         os.kill(process, signal.SIGSTOP)
@@ -49,10 +53,11 @@ def test_records_are_refused_while_a_compaction_is_far_behind_and_taken_after_it
             assert "The compaction of topic 't' is behind" in str(refused)
             assert "storage.compaction_backlog_max" in str(refused)
             assert written < 12 + ENTRIES_MAX
-            assert hasty.read_high_water_mark("t").high_water_mark >= written, "reads go on"
-            hasty.trim("t", before=3)
+            assert client.read_high_water_mark("t").high_water_mark > 12, "reads go on"
+            client.trim("t", before=3)
         finally:
             os.kill(process, signal.SIGCONT)
         client.append("t", [{"id": written}])
         ids = [row for batch in client.read("t") for row in batch.column("id").to_pylist()]
-        assert ids == list(range(3, written + 1))
+        assert ids == sorted(set(ids)), "once, in order"
+        assert (ids[0], ids[-1]) == (3, written)

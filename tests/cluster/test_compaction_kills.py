@@ -14,7 +14,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.chaos.workload import OneNode
 from raftlog.client.log_client import LogClient
 from raftlog.config import load
@@ -70,7 +70,6 @@ def history_ends(client: LogClient) -> list[int]:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(300)
 def test_nodes_and_compactions_killed_at_any_moment_lose_and_repeat_nothing(
     tmp_path: Path,
 ) -> None:
@@ -84,7 +83,7 @@ def test_nodes_and_compactions_killed_at_any_moment_lose_and_repeat_nothing(
         client.create_topic("load", "number bigint, text string")
         with Load(client, "load", text=TEXT) as writes:
             writes.wait_for_more(100)
-            wait_for(lambda: min(history_ends(client)) > 0, "history on every node", 60)
+            wait_for(lambda: min(history_ends(client)) > 0, "history on every node", PATIENCE_S)
             for _ in range(KILLS):
                 writes.wait_for_more(random.randrange(5, 60))
                 node = random.choice((1, 2, 3))
@@ -98,7 +97,7 @@ def test_nodes_and_compactions_killed_at_any_moment_lose_and_repeat_nothing(
         check(writes, client)
         every = numbers(client)
         goal = len(every) // 2
-        wait_for(lambda: min(history_ends(client)) > goal, "compactions to go on", 60)
+        wait_for(lambda: min(history_ends(client)) > goal, "compactions to go on", PATIENCE_S)
         topic, mark = client.describe_topic("load"), len(every)
         for node in (1, 2, 3):
             copy = list(only(cluster, node).read(topic, 0, mark, mark=mark, columns=COLUMNS))

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 
-WAIT_S = 60.0
 NO_DUMP = {"0", "1"}
 """Bytes: of neither a kernel makes a file. It may be 0 already, for all processes here."""
 
@@ -62,12 +61,12 @@ def test_a_node_that_crashes_leaves_no_dump(tmp_path: Path) -> None:
         assert limits_of(node)[0] in NO_DUMP
         with cluster.client() as client:
             client.create_topic("t", "id bigint")
-            wait_for(lambda: compacts(client, node), "the compaction process", WAIT_S)
+            wait_for(lambda: compacts(client, node), "the compaction process", PATIENCE_S)
         compaction = compaction_of(node)
         assert compaction is not None
         assert limits_of(compaction)[0] in NO_DUMP
         os.kill(node, signal.SIGABRT)
-        wait_for(lambda: not cluster.runs(1), "the node to end", WAIT_S)
+        wait_for(lambda: not cluster.runs(1), "the node to end", PATIENCE_S)
         assert "Fatal Python error: Aborted" in cluster.logs[1].read_text()
     assert not [file for file in tmp_path.rglob("*") if "core" in file.name]
 
@@ -88,5 +87,5 @@ def test_a_command_that_crashes_leaves_no_dump(tmp_path: Path) -> None:
         "finally: print(resource.getrlimit(resource.RLIMIT_CORE)[0])"
     )
     command = [sys.executable, "-c", program]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=True)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     assert ended.stdout.split()[-1] in NO_DUMP

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.errors import DeadlineExceeded, ExitCode
 from raftlog.wire.calls import NodeView
@@ -71,16 +71,19 @@ def test_a_damaged_topic_is_quarantined_and_filled_again_while_the_others_are_se
         assert "a quarantined replica is filled again" in log
         aside = folder.with_name(f"{folder.name}.damaged-1")
         assert (aside / segment.name).read_bytes() == before
-        kept = [
-            Path(each.folder).name
-            for _, _, view in client.views()
-            if isinstance(view, NodeView)
-            for each in view.set_aside
-        ]
-        assert kept == [aside.name]
-        wait_for(lambda: role_of(client, "bad", 3) == "follower", "the recovery to end", 20)
+
+        def kept() -> list[str]:
+            return [
+                Path(each.folder).name
+                for _, _, view in client.views()
+                if isinstance(view, NodeView)
+                for each in view.set_aside
+            ]
+
+        wait_for(lambda: kept() == [aside.name], "the nodes to tell of the copy", PATIENCE_S)
+        wait_for(lambda: role_of(client, "bad", 3) == "follower", "the recovery to end", PATIENCE_S)
         again = '"the replica has its log again"'
-        wait_for(lambda: again in cluster.logs[3].read_text(), "the node to say so", 20)
+        wait_for(lambda: again in cluster.logs[3].read_text(), "the node to say so", PATIENCE_S)
         cluster.kill(leader_of(client, "bad") % 2 + 1 if leader_of(client, "bad") != 3 else 1)
         assert client.append("bad", [{"number": 6}]).start == 6  # with its copy
 
@@ -110,12 +113,12 @@ def test_a_damaged_topic_whose_log_was_dropped_gets_its_image_and_the_rest_again
             mark = client.watermark(topic)
             return all(replica.log_start_index > 1 for replica in mark.replicas)
 
-        wait_for(dropped, "the logs to be dropped", 30)
+        wait_for(dropped, "the logs to be dropped", PATIENCE_S)
         cluster.kill(3)
         flip(min(folder.glob("*.log")), 70)
         cluster.serve(3)
         cluster.wait_caught_up(client, "t")
-        wait_for(lambda: role_of(client, "t", 3) == "follower", "the recovery to end", 30)
+        wait_for(lambda: role_of(client, "t", 3) == "follower", "the recovery to end", PATIENCE_S)
         assert folder.with_name(f"{folder.name}.damaged-1").is_dir()
         rows = pa.concat_tables(pa.Table.from_batches([each]) for each in client.read("t"))
         assert rows.to_pylist() == [{"text": each} for each in texts]
@@ -158,11 +161,13 @@ def test_two_of_three_that_start_with_damaged_logs_are_filled_again_from_the_thi
             cluster.serve(node)
         for node in (2, 3):
             log = cluster.logs[node]
-            wait_for(lambda log=log: "is filled again" in log.read_text(), "the refill", 20)
+            wait_for(lambda log=log: "is filled again" in log.read_text(), "the refill", PATIENCE_S)
         assert client.append("t", [{"number": 5}]).start == 5
         cluster.wait_caught_up(client, "t")
         for node in (2, 3):
-            wait_for(lambda node=node: role_of(client, "t", node) != "recovering", "an end", 20)
+            wait_for(
+                lambda node=node: role_of(client, "t", node) != "recovering", "an end", PATIENCE_S
+            )
         cluster.kill(1)
         assert client.append("t", [{"number": 6}]).start == 6  # with their copies alone
         rows = pa.Table.from_batches(client.read("t")).to_pylist()
@@ -189,11 +194,18 @@ def test_without_another_majority_a_damaged_replica_neither_leads_nor_loses_its_
             cluster.serve(node)
         for node in (2, 3):
             log = cluster.logs[node]
-            wait_for(lambda log=log: "is quarantined" in log.read_text(), "the quarantine", 20)
-        with cluster.client(4.0) as hasty, pytest.raises(DeadlineExceeded) as caught:
-            hasty.append("t", [{"number": 1}])
-        for node in (2, 3):
-            assert f"topic 't' on node {node} is quarantined" in caught.value.cause
+            wait_for(
+                lambda log=log: "is quarantined" in log.read_text(), "the quarantine", PATIENCE_S
+            )
+
+        def names_both() -> bool:
+            """Within one deadline, of which both nodes must have answered."""
+            with cluster.client(4.0) as hasty, pytest.raises(DeadlineExceeded) as caught:
+                hasty.append("t", [{"number": 1}])
+            named = [f"topic 't' on node {node} is quarantined" for node in (2, 3)]
+            return all(each in caught.value.cause for each in named)
+
+        wait_for(names_both, "an error that names both", PATIENCE_S)
         for verb in ("status", "watermark", "topic describe t"):
             said = raftlog(cluster, verb)
             for node in (2, 3):
@@ -213,7 +225,9 @@ def test_without_another_majority_a_damaged_replica_neither_leads_nor_loses_its_
 
 
 def raftlog(cluster: ProcessCluster, words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "raftlog", "--servers", cluster.servers, *words.split()]
+    """A node that runs is given all the time to answer."""
+    command = [sys.executable, "-m", "raftlog", "--servers", cluster.servers]
+    command += [f"--set=client.view_timeout_s={PATIENCE_S:g}", *words.split()]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -243,14 +257,14 @@ def test_a_node_whose_acknowledged_entries_are_gone_ends_and_says_so(tmp_path: P
                 ends = "the node exits" in log.read_text()
                 return ends or client.watermark(name).term not in (0, term)
 
-            wait_for(ends_or_leader_is_new, "the node to exit", 60)
+            wait_for(ends_or_leader_is_new, "the node to exit", PATIENCE_S)
             if "the node exits" in log.read_text():
                 break
         said = next(line for line in log.read_text().splitlines() if "the node exits" in line)
         assert "ends at entry" in json.loads(said)["cause"]
         assert "Leave this node down" in json.loads(said)["remedy"]
         assert "Traceback" not in log.read_text()
-        wait_for(lambda: cluster.exit_code(follower) is not None, "the process to end", 20)
+        wait_for(lambda: cluster.exit_code(follower) is not None, "the process to end", PATIENCE_S)
         assert cluster.exit_code(follower) == ExitCode.NODE_REFUSED
         assert client.append(name, [{"number": 6}]).start == 6
 
@@ -312,7 +326,7 @@ def test_a_node_with_a_wiped_folder_is_refused_and_ends(tmp_path: Path) -> None:
         wait_for(
             lambda: "error: IdentityRefused:" in log.read_text(),
             "the end",
-            20,
+            PATIENCE_S,
         )
         said = "".join(cluster.logs[node].read_text() for node in (1, 2))
         assert said.count("peer refused") <= 10, "a refused peer does not fill the log"
@@ -335,12 +349,12 @@ def test_a_wiped_folder_helps_no_node_that_has_just_started_to_lead(tmp_path: Pa
         log_1, log_3 = cluster.logs[1], cluster.logs[3]
         before = len(log_1.read_text())
         cluster.serve(1)
-        wait_for(lambda: '"serving"' in log_1.read_text()[before:], "node 1 to serve", 20)
+        wait_for(lambda: '"serving"' in log_1.read_text()[before:], "node 1 to serve", PATIENCE_S)
         cluster.serve(3)
         wait_for(
             lambda: "error: IdentityRefused:" in log_3.read_text(),
             "the end",
-            20,
+            PATIENCE_S,
         )
         assert '"role": "leader"' not in log_1.read_text()[before:]
         cluster.serve(2)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.connection import Connection
 from raftlog.client.log_client import LogClient
 from raftlog.comparison import STATES_COMPARED_EVERY
@@ -19,7 +19,6 @@ from tests.cluster.diverging_node import WRONG_INDEX
 from tests.cluster.row_by_row import row_by_row
 
 TOPIC = "events"
-DEADLINE_S = 60.0
 
 
 def append(client: LogClient, first: int, count: int) -> None:
@@ -51,7 +50,7 @@ def read_first(connection: Connection, address: str, topic: TopicInfo) -> None:
         field_ids=(),
         all_fields=True,
     )
-    assert len(list(connection.stream(address, READ, call, DEADLINE_S))) == 1
+    assert len(list(connection.stream(address, READ, call, PATIENCE_S))) == 1
 
 
 def test_a_node_that_applied_an_entry_wrong_stops_serving_and_a_sound_start_heals_it(
@@ -69,7 +68,7 @@ def test_a_node_that_applied_an_entry_wrong_stops_serving_and_a_sound_start_heal
         cluster.serve(odd)
         cluster.wait_caught_up(client, TOPIC)
         append(client, 2 * WRONG_INDEX, count - 2 * WRONG_INDEX)
-        wait_for(lambda: states(client).get(odd) == "diverged", "the odd state", DEADLINE_S)
+        wait_for(lambda: states(client).get(odd) == "diverged", "the odd state", PATIENCE_S)
         assert set(states(client).values()) == {"diverged", "trusted"}
         read = [row for batch in client.read(TOPIC, 0, count) for row in batch.to_pylist()]
         assert [row["id"] for row in read] == list(range(count))

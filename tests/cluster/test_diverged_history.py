@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.machines.commands import TopicInfo
 from tests.cluster.test_compaction_kills import only
@@ -16,7 +16,6 @@ from tests.cluster.wrong_compaction import wrong_history_of
 
 TOPIC = "t"
 POINT = 20
-DEADLINE_S = 60.0
 
 
 def append(client: LogClient, start: int, end: int) -> None:
@@ -60,9 +59,9 @@ def test_a_node_that_compacted_wrong_stops_serving_and_takes_another_s_history(
             return cluster.logs[odd].read_text()
 
         differs = "the replica's history differs from the majority's"
-        wait_for(lambda: differs in log(), "the odd history to be found", DEADLINE_S)
+        wait_for(lambda: differs in log(), "the odd history to be found", PATIENCE_S)
         rebuilt = "it stands at another replica's image now"
-        wait_for(lambda: rebuilt in log(), "another replica's image", DEADLINE_S)
+        wait_for(lambda: rebuilt in log(), "another replica's image", PATIENCE_S)
         append(client, 5 * POINT, 7 * POINT)
         cluster.wait_caught_up(client, TOPIC)
         wait_for(
@@ -71,7 +70,7 @@ def test_a_node_that_compacted_wrong_stops_serving_and_takes_another_s_history(
                 and len({end for _, end in histories(client)}) == 1
             ),
             "equal histories",
-            DEADLINE_S,
+            PATIENCE_S,
         )
         for node in (1, 2, 3):
             assert numbers(only(cluster, node), topic, 7 * POINT) == list(range(7 * POINT))

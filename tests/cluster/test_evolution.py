@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster
 from raftlog.client.log_client import LogClient
 from raftlog.errors import ExitCode, SchemaChanged, SchemaMismatch
 from tests.cluster.waiting import wait_serving
@@ -77,7 +77,11 @@ def test_the_command_line_alters_columns_and_says_why_it_does_not(cluster: Proce
     def alter(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "raftlog", "--servers", cluster.servers, "topic", "alter"]
         return subprocess.run(
-            [*command, "spoken", *words], capture_output=True, text=True, timeout=60, check=False
+            [*command, "spoken", *words],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
         )
 
     with cluster.client() as client:

@@ -15,14 +15,13 @@ from pathlib import Path
 import grpc
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.cli.cluster_folder import open_folder
 from raftlog.transport.link import STREAM_METHOD
 
 GONE = 3
 """The node whose address something else gets."""
 WRITES = 40
-TIMEOUT_S = 60.0
 WHO = "who are you?"
 
 
@@ -56,7 +55,7 @@ def answering(address: str, answer: bytes | None) -> Iterator[Everything]:
         except RuntimeError:
             return False  # connections of the killed process are still there
 
-    wait_for(bound, f"the address {address} to be free", TIMEOUT_S)
+    wait_for(bound, f"the address {address} to be free", PATIENCE_S)
     server.start()
     try:
         yield service
@@ -74,7 +73,7 @@ def cluster(tmp_path: Path) -> Iterator[ProcessCluster]:
 def test_a_service_that_answers_anything_ends_no_node_and_no_call(
     cluster: ProcessCluster, answer: bytes | None
 ) -> None:
-    with cluster.client(TIMEOUT_S) as client:
+    with cluster.client(PATIENCE_S) as client:
         client.create_topic("t", "id bigint")
         cluster.kill(GONE)
         with answering(cluster.address(GONE), answer):
@@ -82,7 +81,7 @@ def test_a_service_that_answers_anything_ends_no_node_and_no_call(
                 client.append("t", [{"id": number}])
             cluster.kill(2)
             cluster.serve(2)
-            with cluster.client(TIMEOUT_S) as another:  # it may begin at that address
+            with cluster.client(PATIENCE_S) as another:  # it may begin at that address
                 for number in range(WRITES, 2 * WRITES):
                     another.append("t", [{"id": number}])
                 found = [row for batch in another.read("t") for row in batch["id"].to_pylist()]
@@ -95,7 +94,7 @@ def test_a_node_says_once_that_a_service_is_no_peer(cluster: ProcessCluster) -> 
     """It greets it again and again: the peer may be back."""
     cluster.kill(GONE)
     with answering(cluster.address(GONE), None) as service:
-        wait_for(lambda: service.greetings >= 6, "both nodes to greet it again", TIMEOUT_S)
+        wait_for(lambda: service.greetings >= 6, "both nodes to greet it again", PATIENCE_S)
     for node in (1, 2):
         lines = open_folder(cluster.data).log_file(node).read_text().splitlines()
         ends = [each for each in map(json.loads, lines) if each["event"] == "peer stream ended"]
@@ -108,13 +107,13 @@ def test_a_node_says_once_that_a_service_is_no_peer(cluster: ProcessCluster) -> 
 def test_nothing_is_written_to_a_cluster_that_took_an_address(
     cluster: ProcessCluster, tmp_path: Path
 ) -> None:
-    with cluster.client(TIMEOUT_S) as client:
+    with cluster.client(PATIENCE_S) as client:
         client.kv.put("k", b"first")
         cluster.kill(GONE)
         port = cluster.port + GONE - 1
         with (
             ProcessCluster.start(tmp_path / "b", nodes=1, port=port) as other,
-            other.client(TIMEOUT_S) as theirs,
+            other.client(PATIENCE_S) as theirs,
         ):
             theirs.kv.put("k", b"theirs")
             for number in range(WRITES):

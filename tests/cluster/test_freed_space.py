@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.client.watermark import ReplicaWatermark
 
-DEADLINE_S = 60.0
 TOPIC = "blobs"
 MEGABYTE = 1_000_000
 NODES = 3
@@ -49,7 +48,7 @@ def test_an_idle_topic_gives_back_what_was_trimmed(cluster: ProcessCluster) -> N
                 each.history_end == 4 and each.log_bytes < MEGABYTE for each in replicas(client)
             ),
             "history that stands in for the log",
-            DEADLINE_S,
+            PATIENCE_S,
         )
         append(client, 3)
         wait_for(
@@ -57,13 +56,13 @@ def test_an_idle_topic_gives_back_what_was_trimmed(cluster: ProcessCluster) -> N
                 bytes_on_disk(cluster, node) > 7 * MEGABYTE for node in range(1, NODES + 1)
             ),
             "the records on every node",
-            DEADLINE_S,
+            PATIENCE_S,
         )
         client.trim(TOPIC, before=7)
         wait_for(
             lambda: all(bytes_on_disk(cluster, node) < MEGABYTE for node in range(1, NODES + 1)),
             "the space of what was trimmed",
-            DEADLINE_S,
+            PATIENCE_S,
         )
         at = [each.snapshot_index for each in replicas(client)]
         append(client, 1)
@@ -76,7 +75,7 @@ def test_a_history_file_stays_until_all_of_it_is_trimmed(cluster: ProcessCluster
         client.create_topic(TOPIC, "blob binary")
         client.append(TOPIC, [{"blob": os.urandom(MEGABYTE // 4)} for _ in range(4)])
         wait_for(
-            lambda: all(each.history_end == 4 for each in replicas(client)), "history", DEADLINE_S
+            lambda: all(each.history_end == 4 for each in replicas(client)), "history", PATIENCE_S
         )
         before = [each.snapshot_index for each in replicas(client)]
         client.trim(TOPIC, before=3)
@@ -86,7 +85,7 @@ def test_a_history_file_stays_until_all_of_it_is_trimmed(cluster: ProcessCluster
                 for each, was in zip(replicas(client), before, strict=True)
             ),
             "the next snapshot",
-            DEADLINE_S,
+            PATIENCE_S,
         )
         assert all(each.history_bytes > MEGABYTE for each in replicas(client))
         (left,) = client.read(TOPIC)
@@ -95,5 +94,5 @@ def test_a_history_file_stays_until_all_of_it_is_trimmed(cluster: ProcessCluster
         wait_for(
             lambda: all(each.history_bytes == 0 for each in replicas(client)),
             "the file's end",
-            DEADLINE_S,
+            PATIENCE_S,
         )

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster
 from raftlog.client.call_errors import typed_error
 from raftlog.client.log_client import LogClient
 from raftlog.errors import Internal, NodeUnreachable
@@ -28,7 +28,6 @@ from tests.fuzz.samples import DDL, frames
 SHORT, LONG = 2_500, 80_000
 UNDER_WAY_MAX = 16
 CLEAN_EVERY = 500
-CALL_TIMEOUT_S = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +106,7 @@ def under_fire(
             clean(client, kept)
         method = one.random.choice(list(CALLS))
         data = spoiled(good, method, one.random)
-        call = channel.unary_stream(f"/{SERVICE}/{method}")(data, timeout=CALL_TIMEOUT_S)
+        call = channel.unary_stream(f"/{SERVICE}/{method}")(data, timeout=PATIENCE_S)
         waiting.append((one, method, data, call))
         if len(waiting) == UNDER_WAY_MAX:
             settle(*waiting.popleft(), answers)
@@ -134,7 +133,7 @@ def settle(one: Input, method: str, data: bytes, call: grpc.Call, answers: Count
 
 
 def ask(channel: grpc.Channel, method: str, data: bytes) -> str:
-    call = channel.unary_stream(f"/{SERVICE}/{method}")(data, timeout=CALL_TIMEOUT_S)
+    call = channel.unary_stream(f"/{SERVICE}/{method}")(data, timeout=PATIENCE_S)
     return answer_of(method, call)
 
 

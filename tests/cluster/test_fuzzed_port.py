@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.wire.calls import ClusterDescription
 from tests.cluster.doors import Door
@@ -17,7 +17,6 @@ from tests.fuzz.inputs import numbered
 from tests.fuzz.node_watch import NodeWatch
 from tests.fuzz.samples import DDL, frames
 
-CLOSED_WITHIN_S = 20.0
 SILENT = 200
 LOOK_EVERY = 500
 
@@ -113,8 +112,8 @@ def test_connections_without_progress_are_closed_and_delay_no_client(
     try:
         for each in slow:
             each.sendall(first)
-        wait_for(lambda: watch.open_files() >= before + SILENT // 2, "the connections", 10)
-        wait_for(drips(slow, then, watch, before), "the node to close them", CLOSED_WITHIN_S)
+        wait_for(lambda: watch.open_files() >= before + SILENT // 2, "the connections", PATIENCE_S)
+        wait_for(drips(slow, then, watch, before), "the node to close them", PATIENCE_S)
     finally:
         for each in slow:
             each.close()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.core.types import GroupId
 from raftlog.errors import GroupUnknown, IndexOverflow, InvalidOption, MalformedRequest
@@ -102,7 +102,7 @@ def test_a_group_that_was_deleted_is_asked_for_in_vain(client: LogClient) -> Non
             return False
 
     # Nodes are asked in turn, and some learn a heartbeat later that it is gone.
-    wait_for(lambda: not any(is_known() for _ in range(6)), "all nodes to know", 30)
+    wait_for(lambda: not any(is_known() for _ in range(6)), "all nodes to know", PATIENCE_S)
     asked = (
         client.groups.servers,
         client.groups.last_applied,

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.machines.commands import TopicInfo
 from tests.cluster.waiting import leader_of
@@ -52,7 +52,11 @@ def test_a_node_that_was_away_comes_back_by_an_image(tmp_path: Path) -> None:
         last_index = client.watermark("t").last_index
         cluster.kill(away)
         append(client, topic, 10, ROWS)
-        wait_for(lambda: _first_kept(client) > last_index + 1, "the others to drop their logs", 60)
+        wait_for(
+            lambda: _first_kept(client) > last_index + 1,
+            "the others to drop their logs",
+            PATIENCE_S,
+        )
 
         folder = cluster.data / f"node-{away}" / "groups" / str(topic.group)
         cluster.serve(away)
@@ -64,9 +68,11 @@ def test_a_node_that_was_away_comes_back_by_an_image(tmp_path: Path) -> None:
         assert _received(folder) >= before, "what was received is kept"
         leader = leader_of(client, "t")
         cluster.kill(leader)
-        wait_for(lambda: "stands at an image" in cluster.logs[away].read_text(), "an image", 90)
+        wait_for(
+            lambda: "stands at an image" in cluster.logs[away].read_text(), "an image", PATIENCE_S
+        )
         cluster.serve(leader)
-        cluster.wait_caught_up(client, "t", timeout_s=60)
+        cluster.wait_caught_up(client, "t", timeout_s=PATIENCE_S)
         assert not list(folder.glob("incoming-*"))
         for node in {1, 2, 3} - {away}:
             cluster.kill(node)
@@ -84,4 +90,4 @@ def _received(folder: Path) -> int:
 
 
 def _wait_received(folder: Path, enough: Callable[[int], bool]) -> None:
-    wait_for(lambda: enough(_received(folder)), "some of an image", 60)
+    wait_for(lambda: enough(_received(folder)), "some of an image", PATIENCE_S)

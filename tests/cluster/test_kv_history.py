@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster
 from raftlog.client.log_client import LogClient
 from raftlog.errors import RaftlogError, VersionConflict
 from tests.cluster.waiting import leader_of_group
@@ -100,7 +100,6 @@ class History:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(300)
 def test_races_over_killed_and_paused_leaders_are_linearizable(tmp_path: Path) -> None:
     settings = ["storage.snapshot_entries=100"]
     history, stop, failures = History(), threading.Event(), list[Exception]()
@@ -140,7 +139,7 @@ def test_races_over_killed_and_paused_leaders_are_linearizable(tmp_path: Path) -
         stop.wait(CALM_S)
         stop.set()
         for racer in racers:
-            racer.join(60)
+            racer.join(PATIENCE_S)
         assert failures == []
         for client in clients:
             client.close()

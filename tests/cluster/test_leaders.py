@@ -8,41 +8,42 @@ from pathlib import Path
 
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.connect import connect
 from raftlog.config import load
 from raftlog.core.types import CONTROLLER_GROUP
 from raftlog.errors import ChangeUnfinished, ExitCode, NotAVoter, TransferRefused
-from tests.cluster.joining import PATIENCE_S
 from tests.cluster.load import Load, rows_of
-from tests.cluster.waiting import LEADERS_STAY, groups_led, leader_of
+from tests.cluster.waiting import LEADERS_STAY, groups_led, leader_of, let_lead
 
 
-@pytest.mark.timeout(300)
 def test_a_topic_s_leadership_goes_where_it_is_asked_under_load(tmp_path: Path) -> None:
     with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
         topic = client.create_topic("moved", "id bigint")
         with Load(cluster, topic) as load:
             for to in (1, 2, 3, 2, 1, 3) * 3 + (1,):
-                client.members.transfer(topic.group, to, timeout_s=PATIENCE_S)
-                assert leader_of(client, "moved") == to
+                let_lead(client, topic.group, to)
                 load.goes_on()
-            client.members.transfer(CONTROLLER_GROUP, 2, timeout_s=PATIENCE_S)
-            client.members.transfer(CONTROLLER_GROUP, 2, timeout_s=PATIENCE_S)
+            let_lead(client, CONTROLLER_GROUP, 2)
+            let_lead(client, CONTROLLER_GROUP, 2)
         assert load.failed == []
         assert rows_of(client, topic) == load.written
 
 
-@pytest.mark.timeout(300)
 def test_what_is_in_flight_when_the_leader_changes_is_sent_again_once(tmp_path: Path) -> None:
     """And what comes after it goes into the log once, not first as a gap."""
-    batches, in_flight, changes = 300, 4, 2
+    batches, in_flight = 300, 4
     with (
         ProcessCluster.start(tmp_path / "data", settings=(LEADERS_STAY,)) as cluster,
         cluster.client() as client,
     ):
         topic = client.create_topic("t", "text string")
-        with client.producer(topic, batch_bytes=1024, max_in_flight=in_flight) as producer:
+        # No try ends by its own time: it would be sent again as well.
+        patient = client.settings.model_copy(update={"try_timeout_s": PATIENCE_S})
+        with (
+            connect(settings=patient) as writer,
+            writer.producer(topic, batch_bytes=1024, max_in_flight=in_flight) as producer,
+        ):
             for number in range(batches):
                 producer.append([{"text": f"{number:04}" * 300}])
                 if number in (100, 200):
@@ -51,11 +52,12 @@ def test_what_is_in_flight_when_the_leader_changes_is_sent_again_once(tmp_path: 
                 if number in (102, 202):
                     cluster.kill(leader)
                     cluster.serve(leader)
-        bodies = sum(bool(entry.body) for entry in client.groups.entries(topic.group))
+        entries = list(client.groups.entries(topic.group))
+        bodies = sum(bool(entry.body) for entry in entries)
+        changes = len({entry.term for entry in entries}) - 1  # a busy machine may cause others
         assert batches <= bodies <= batches + changes * in_flight
 
 
-@pytest.mark.timeout(300)
 def test_a_rolling_restart_under_load_fails_no_call(tmp_path: Path) -> None:
     """Each node hands over what it leads before it ends."""
     settings = [LEADERS_STAY, "server.drain_timeout_s=60"]
@@ -68,7 +70,7 @@ def test_a_rolling_restart_under_load_fails_no_call(tmp_path: Path) -> None:
         with Load(cluster, topic) as load:
             for node in (1, 2, 3):
                 for each in (topic, *others):
-                    client.members.transfer(each.group, node, timeout_s=PATIENCE_S)
+                    let_lead(client, each.group, node)
                 cluster.terminate(node)
                 text = cluster.logs[node].read_text()
                 assert "stops as the leader" not in text
@@ -81,7 +83,6 @@ def test_a_rolling_restart_under_load_fails_no_call(tmp_path: Path) -> None:
         assert rows_of(client, topic) == load.written
 
 
-@pytest.mark.timeout(300)
 def test_leaders_are_spread_and_come_back_after_a_restart(tmp_path: Path) -> None:
     settings = ["raft.preferred_leader_delay_s=1", "raft.preferred_leader_moves_per_s_max=100"]
     with (
@@ -104,7 +105,6 @@ def test_leaders_are_spread_and_come_back_after_a_restart(tmp_path: Path) -> Non
         )
 
 
-@pytest.mark.timeout(300)
 def test_a_writer_that_was_told_of_the_leader_only_outlives_it(tmp_path: Path) -> None:
     """It hears no refusal that names another node, so it asks which there are."""
     with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
@@ -120,7 +120,6 @@ def test_a_writer_that_was_told_of_the_leader_only_outlives_it(tmp_path: Path) -
         assert rows_of(client, topic) == [1, 2]
 
 
-@pytest.mark.timeout(300)
 def test_what_cannot_lead_is_refused_with_the_reason(tmp_path: Path) -> None:
     with (
         ProcessCluster.start(tmp_path / "data", settings=[LEADERS_STAY]) as cluster,
@@ -131,38 +130,46 @@ def test_what_cannot_lead_is_refused_with_the_reason(tmp_path: Path) -> None:
         holder = leader_of(client, "alone")
         other = next(node for node in (1, 2, 3) if node != holder)
         with pytest.raises(NotAVoter, match=f"no vote there. These nodes have: {holder}"):
-            client.members.transfer(alone.group, other, timeout_s=5)
+            client.members.transfer(alone.group, other, timeout_s=PATIENCE_S)
         leader = leader_of(client, "three")
         silent = next(node for node in (1, 2, 3) if node != leader)
         cluster.pause(silent)
         try:
             with pytest.raises(TransferRefused, match="does not answer"):
-                client.members.transfer(topic.group, silent, timeout_s=8)
+                client.members.transfer(topic.group, silent, timeout_s=10)
             client.append("three", [{"id": 1}])  # writes were given back
             with pytest.raises(ChangeUnfinished, match="gave no answer"):
-                client.members.drain(silent, timeout_s=2)
+                client.members.drain(silent, timeout_s=10)
         finally:
             cluster.resume(silent)
 
 
-@pytest.mark.timeout(300)
 def test_the_command_line_transfers(tmp_path: Path) -> None:
     with (
         ProcessCluster.start(tmp_path / "data", settings=[LEADERS_STAY]) as cluster,
         cluster.client() as client,
     ):
-        client.create_topic("three", "id bigint")
+        topic = client.create_topic("three", "id bigint")
 
         def raftlog(*words: str) -> subprocess.CompletedProcess[str]:
             command = [sys.executable, "-m", "raftlog", "--servers", cluster.servers, *words]
             return subprocess.run(command, capture_output=True, text=True, check=False)
 
         for to in (1, 2, 3):
-            done = raftlog("cluster", "transfer", "three", "--to", str(to))
-            assert (done.returncode, done.stderr.strip()) == (0, f"node {to} leads three")
-            assert leader_of(client, "three") == to
-        done = raftlog("cluster", "transfer", "(controller)", "--to", "2")
-        assert done.returncode == 0, done.stderr
+            let_lead(client, topic.group, to % 3 + 1)
+
+            def transfers(to: int = to) -> bool:
+                """On a busy machine a transfer may fail, or not last."""
+                done = raftlog("cluster", "transfer", "three", "--to", str(to))
+                said = (done.returncode, done.stderr.strip())
+                return said == (0, f"node {to} leads three") and leader_of(client, "three") == to
+
+            wait_for(transfers, f"node {to} to lead", PATIENCE_S)
+        wait_for(
+            lambda: raftlog("cluster", "transfer", "(controller)", "--to", "2").returncode == 0,
+            "node 2 to lead the controller",
+            PATIENCE_S,
+        )
         wrong = raftlog("cluster", "transfer", "thre", "--to", "2")
         assert "Did you mean three?" in " ".join(wrong.stderr.split())
         wrong = raftlog("cluster", "transfer", "three", "--to", "9")

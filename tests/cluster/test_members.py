@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.cli.cluster_folder import open_folder
 from raftlog.client.log_client import LogClient
 from raftlog.core.types import CONTROLLER_GROUP, NodeId
@@ -28,7 +28,7 @@ from raftlog.errors import (
 )
 from raftlog.placement import Move
 from raftlog.wire.calls import NodeView
-from tests.cluster.joining import PATIENCE_S, Joined, grown
+from tests.cluster.joining import Joined, grown
 from tests.cluster.load import ROWS, Load, rows_of
 from tests.cluster.waiting import groups_led
 
@@ -53,7 +53,6 @@ def ended(cluster: ProcessCluster, node: int) -> None:
     wait_for(lambda: not cluster.runs(node), f"node {node} to end", PATIENCE_S)
 
 
-@pytest.mark.timeout(300)
 def test_all_first_nodes_go_under_load_and_nothing_is_lost(tmp_path: Path) -> None:
     """CHECKLIST 44, 73 to 77 on nodes. A client that knows only the first nodes goes on."""
     with grown(tmp_path, 2) as (cluster, client, joined):
@@ -78,7 +77,6 @@ def test_all_first_nodes_go_under_load_and_nothing_is_lost(tmp_path: Path) -> No
         assert set(open_folder(cluster.data).addresses) == {3}, "`up` will not start the others"
 
 
-@pytest.mark.timeout(300)
 def test_a_lost_node_is_replaced_under_load(tmp_path: Path) -> None:
     with grown(tmp_path, 1) as (cluster, client, (four,)):
         topic = client.create_topic("moved", "id bigint")
@@ -100,7 +98,6 @@ def test_a_lost_node_is_replaced_under_load(tmp_path: Path) -> None:
         assert cluster.exit_code(lost) == ExitCode.NODE_REFUSED
 
 
-@pytest.mark.timeout(300)
 def test_a_group_that_comes_back_to_a_node_is_filled_again(tmp_path: Path) -> None:
     """What the node promised in it before is kept: it counts for nothing until it has the log."""
     with grown(tmp_path, 1) as (cluster, client, _):
@@ -117,7 +114,6 @@ def test_a_group_that_comes_back_to_a_node_is_filled_again(tmp_path: Path) -> No
         assert {each.node for each in mark.replicas} == {2, 3, 4}
 
 
-@pytest.mark.timeout(300)
 def test_a_reader_that_was_told_of_former_voters_finds_the_replica(tmp_path: Path) -> None:
     """The node that had it stays in the cluster, and says that the topic is elsewhere."""
     with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
@@ -131,7 +127,6 @@ def test_a_reader_that_was_told_of_former_voters_finds_the_replica(tmp_path: Pat
         assert client.read_sizes(topic, 0, 1, mark=1, pieces_max=1).offsets == (0, 1)
 
 
-@pytest.mark.timeout(300)
 def test_what_would_do_harm_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
         client.create_topic("three", "id bigint")
@@ -182,7 +177,6 @@ def test_what_would_do_harm_is_refused_and_changes_nothing(tmp_path: Path) -> No
         assert outside.process.wait(PATIENCE_S) == ExitCode.REFUSED, "nobody added it"
 
 
-@pytest.mark.timeout(300)
 def test_groups_are_spread_over_new_nodes(tmp_path: Path) -> None:
     with grown(tmp_path, 1) as (_, client, _four):
         for number in range(4):
@@ -202,7 +196,6 @@ def test_groups_are_spread_over_new_nodes(tmp_path: Path) -> None:
         assert client.members.plan_rebalance() == []
 
 
-@pytest.mark.timeout(300)
 def test_the_verbs_plan_carry_out_take_back_and_tell(tmp_path: Path) -> None:
     with grown(tmp_path, 1) as (cluster, client, _four):
         client.create_topic("t", "id bigint", replicas=3)
@@ -231,7 +224,6 @@ def test_the_verbs_plan_carry_out_take_back_and_tell(tmp_path: Path) -> None:
         assert (more["topic"], len(more["to"])) == ("t", 2)
 
 
-@pytest.mark.timeout(300)
 def test_two_nodes_are_replaced_at_the_same_time_under_load(tmp_path: Path) -> None:
     """Each by a command of its own, as two operators would."""
     with grown(tmp_path, 2) as (cluster, client, _):
@@ -261,7 +253,6 @@ def test_two_nodes_are_replaced_at_the_same_time_under_load(tmp_path: Path) -> N
             ended(cluster, node)
 
 
-@pytest.mark.timeout(300)
 def test_a_removal_that_cannot_end_is_taken_back(tmp_path: Path) -> None:
     """The node that takes the places is gone before it is filled."""
     with grown(tmp_path, 1) as (_, client, (four,)):
@@ -281,7 +272,6 @@ def test_a_removal_that_cannot_end_is_taken_back(tmp_path: Path) -> None:
         assert rows_of(client, topic) == [1]
 
 
-@pytest.mark.timeout(300)
 def test_a_lost_node_to_which_groups_move_is_removed(tmp_path: Path) -> None:
     """They stay where they were."""
     with grown(tmp_path, 1) as (_, client, (four,)):
@@ -298,7 +288,6 @@ def test_a_lost_node_to_which_groups_move_is_removed(tmp_path: Path) -> None:
         assert rows_of(client, topic) == [1]
 
 
-@pytest.mark.timeout(300)
 def test_a_drained_node_leads_nothing_also_after_a_restart(tmp_path: Path) -> None:
     with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
         topics = [client.create_topic(f"t{number}", "id bigint") for number in range(6)]

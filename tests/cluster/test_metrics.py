@@ -15,14 +15,13 @@ import yaml
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from raftlog.chaos.cluster import ProcessCluster, free_ports, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, free_ports, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.errors import TopicNotFound
 from tests.cluster.scraped import Prometheus, prometheus
 from tests.metrics.certificates import certificate_files
 from tests.metrics.test_documents import RULES, alerts
 
-WAIT_S = 60.0
 OFFSET = 3
 """From a node's own port to the one where it is scraped, and as much again to that for nodes:
 three nodes have nine neighbouring ones."""
@@ -40,7 +39,10 @@ def test_every_alert_fires_on_its_fault_and_clears() -> None:
     }
     assert tested == {rule["alert"] for rule in alerts()}
     ran = subprocess.run(
-        ["promtool", "test", "rules", str(ALERT_CASES)], capture_output=True, text=True, timeout=60
+        ["promtool", "test", "rules", str(ALERT_CASES)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
@@ -94,30 +96,44 @@ def test_prometheus_scrapes_nodes_over_tls_and_alerts_of_one_that_is_killed(
                 marks = server.query('raftlog_group_high_water_mark{topic="t"}')
                 return marks == dict.fromkeys(targets, 50.0)
 
-            wait_for(lambda: server.all_up(3) and marks_are_there(), "all marks", WAIT_S)
-            ends = server.query("raftlog_node_certificate_ends_timestamp_seconds - time()")
-            assert len(ends) == 3
+            wait_for(lambda: server.all_up(3) and marks_are_there(), "all marks", PATIENCE_S)
+            ends = _of_all(server, "raftlog_node_certificate_ends_timestamp_seconds - time()")
             assert min(ends.values()) > 360 * 86_400
             appends = 'sum(raftlog_calls_total{call="Append",outcome="ok"})'
-            assert server.query(appends) == {"": 50}
-            wait_for(lambda: _behind(server) == [30], "the position, told by one node", WAIT_S)
+            # A client repeats what is not answered in time.
+            wait_for(lambda: server.query(appends).get("", 0) >= 50, "the appends", PATIENCE_S)
+            wait_for(lambda: _behind(server) == [30], "the position, told by one node", PATIENCE_S)
             budget = 'raftlog_node_budget_used_ratio{budget="server.requests_max"}'
-            assert len(server.query(budget)) == 3
-            assert min(server.query("raftlog_disk_write_seconds_count").values()) > 0
-            assert max(server.query('raftlog_elections_total{outcome="won"}').values()) > 0
+            _of_all(server, budget)
+            assert min(_of_all(server, "raftlog_disk_write_seconds_count").values()) > 0
+            assert max(_of_all(server, 'raftlog_elections_total{outcome="won"}').values()) > 0
             with cluster.client() as client:
                 for query in panel_queries():
                     shows = partial(_shows, server, client, query)
-                    wait_for(shows, f"data of {query}", WAIT_S)
-            assert server.firing() == []
+                    wait_for(shows, f"data of {query}", PATIENCE_S)
             leader = _leader(server)
-            cluster.kill(1 + targets.index(leader))
             down = partial(server.fires, "RaftlogNodeDown", instance=leader)
-            wait_for(down, "the alert", WAIT_S)
+            # On a machine that starves the nodes others may fire, rightly.
+            wait_for(lambda: not down(), "the node to be up", PATIENCE_S)
+            cluster.kill(1 + targets.index(leader))
+            wait_for(down, "the alert", PATIENCE_S)
             cluster.serve(1 + targets.index(leader))
-            wait_for(lambda: not down(), "no alert", WAIT_S)
+            wait_for(lambda: not down(), "no alert", PATIENCE_S)
         for said in (*cluster.logs.values(), tmp_path / "prometheus.log"):
             assert "canary" not in said.read_text(encoding="utf-8")
+
+
+def _of_all(server: Prometheus, query: str) -> dict[str, float]:
+    """The values of all three nodes: a scrape that takes too long leaves one out."""
+    found: dict[str, float] = {}
+
+    def are_there() -> bool:
+        found.clear()
+        found.update(server.query(query))
+        return len(found) == 3
+
+    wait_for(are_there, f"{query} of all nodes", PATIENCE_S)
+    return found
 
 
 def _shows(server: Prometheus, client: LogClient, query: str) -> bool:
@@ -145,12 +161,12 @@ def _leader(server: Prometheus) -> str:
         found[:] = [target for target, value in leads.items() if value]
         return len(found) == 1 and len(leads) == 3
 
-    wait_for(one_leads, "one leader", WAIT_S)
+    wait_for(one_leads, "one leader", PATIENCE_S)
     return found[0]
 
 
 def _scrape(url: str) -> dict[str, Metric]:
-    with urllib.request.urlopen(url, timeout=WAIT_S) as answer:
+    with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
         text = answer.read().decode()
     return {family.name: family for family in text_string_to_metric_families(text)}
 
@@ -169,7 +185,7 @@ def test_a_scrape_of_many_topics_is_bounded_and_delays_nobody(tmp_path: Path) ->
             for number in range(120):
                 client.create_topic(f"t{number:03}", "id bigint")
         url = f"http://127.0.0.1:{port}/metrics"
-        wait_for(lambda: _leads(url) == 121, "all groups", WAIT_S)
+        wait_for(lambda: _leads(url) == 121, "all groups", PATIENCE_S)
         found = _scrape(url)
         shown = {sample.labels["topic"] for sample in found["raftlog_group_term"].samples}
         assert shown == {"(controller)"} | {f"t{number:03}" for number in range(20)}
@@ -219,9 +235,9 @@ def test_who_scrapes_without_the_token_or_in_plain_text_gets_nothing(tmp_path: P
         trusting = ssl.create_default_context(cafile=str(ca))
         with pytest.raises(urllib.error.HTTPError, match="401"):
             urllib.request.urlopen(
-                f"https://127.0.0.1:{port}/metrics", timeout=WAIT_S, context=trusting
+                f"https://127.0.0.1:{port}/metrics", timeout=PATIENCE_S, context=trusting
             )
         with pytest.raises(OSError):
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=WAIT_S)
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_S)
         with cluster.client() as client:
             assert client.list_topics() == []

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.connection import Connection
 from raftlog.client.log_client import LogClient
 from raftlog.core.types import GroupId, NodeId, Offset
@@ -39,17 +39,15 @@ from raftlog.wire.calls import (
 )
 from raftlog.wire.group_calls import GetLastApplied, GetServers
 from raftlog.wire.kv_calls import PutKeyCall, ReadKeys
-from tests.cluster.joining import PATIENCE_S, Joined, with_observers
+from tests.cluster.joining import Joined, with_observers
 from tests.cluster.test_images import SETTINGS as SMALL_LOGS
 from tests.cluster.test_members import ROWS, Load
 from tests.cluster.waiting import leader_of
 
-TRY_S = 10.0
-
 
 def view_of(connection: Connection, address: str, group: GroupId) -> GroupView | None:
     try:
-        view = connection.ask(address, WATCH_GROUPS, WatchGroups(groups=(group,)), TRY_S)
+        view = connection.ask(address, WATCH_GROUPS, WatchGroups(groups=(group,)), PATIENCE_S)
     except RaftlogError:
         return None
     return next(iter(view.groups), None)
@@ -64,7 +62,7 @@ def read_at(
         mark=Offset(end), field_ids=(), all_fields=True, verify=False,
     )  # fmt: skip
     found: list[int] = []
-    for reply, body in connection.stream(address, READ, call, TRY_S):
+    for reply, body in connection.stream(address, READ, call, PATIENCE_S):
         batch = decode_batch(reply.batch, body, topic.schema, [column])
         found += batch.column(column).to_pylist()
     return found[:end]
@@ -78,7 +76,6 @@ def wait_at(connection: Connection, address: str, topic: TopicInfo, mark: int) -
     wait_for(is_there, f"{address} to reach {mark}", PATIENCE_S)
 
 
-@pytest.mark.timeout(300)
 def test_a_chain_three_deep_converges_under_appends_over_the_loss_of_a_parent(
     tmp_path: Path,
 ) -> None:
@@ -106,7 +103,7 @@ def test_a_chain_three_deep_converges_under_appends_over_the_loss_of_a_parent(
             views.append(view_of(connection, cluster.address(node), topic.group))
         assert [each and each.role for each in views] == ["leader"] + ["observer"] * 3
         assert len({(each.applied_index, each.state_hash) for each in views if each}) == 1
-        servers = connection.ask(deepest, GET_SERVERS, GetServers(group=topic.group), TRY_S)
+        servers = connection.ask(deepest, GET_SERVERS, GetServers(group=topic.group), PATIENCE_S)
         assert [each.node for each in servers.observers] == [4, 5, 6]
         assert {each.node for each in servers.voters} == {1, 2, 3}
         assert servers.leader == leader_of(client, "t")
@@ -140,11 +137,10 @@ def _remove_in_the_middle(
     assert set(moved.voters) == {1, 2, 3}, "nothing is placed on an observer"
     client.members.add(9, cluster.address(9))
     wait_for(lambda: 9 in _known_at(connection, cluster.address(6)), "node 9", PATIENCE_S)
-    controllers = connection.ask(cluster.address(6), GET_SERVERS, GetServers(group=0), TRY_S)
+    controllers = connection.ask(cluster.address(6), GET_SERVERS, GetServers(group=0), PATIENCE_S)
     assert {each.node for each in controllers.voters} == {1, 2, 3}, "no log names them yet"
 
 
-@pytest.mark.timeout(300)
 def test_a_lost_observer_is_replaced_by_one_that_its_children_pull_from(tmp_path: Path) -> None:
     with (
         with_observers(tmp_path, {4: (1, 2), 5: (4,)}, spare=1) as (cluster, client, joined),
@@ -159,7 +155,7 @@ def test_a_lost_observer_is_replaced_by_one_that_its_children_pull_from(tmp_path
         assert members.add_replacement(4, 6, address)
         register = RegisterNodeCall(node=NodeId(6), store_uuid="s", address=address, rules=1)
         with pytest.raises(NotLeader):  # 5 cannot have heard of it, and does not send it away
-            connection.ask(cluster.address(5), REGISTER_NODE, register, TRY_S)
+            connection.ask(cluster.address(5), REGISTER_NODE, register, PATIENCE_S)
         six = Joined(cluster.servers, 6, tmp_path / "node-6")
         try:
             members.wait_for(6, PATIENCE_S)
@@ -176,11 +172,10 @@ def test_a_lost_observer_is_replaced_by_one_that_its_children_pull_from(tmp_path
 
 def _known_at(connection: Connection, address: str) -> list[int]:
     """The nodes that this one knows."""
-    described = connection.ask(address, DESCRIBE_CLUSTER, DescribeCluster(), TRY_S)
+    described = connection.ask(address, DESCRIBE_CLUSTER, DescribeCluster(), PATIENCE_S)
     return [each.node for each in described.nodes]
 
 
-@pytest.mark.timeout(300)
 def test_an_observer_answers_what_followers_do_and_names_the_leader_for_the_rest(
     tmp_path: Path,
 ) -> None:
@@ -195,7 +190,7 @@ def test_an_observer_answers_what_followers_do_and_names_the_leader_for_the_rest
         address, leader = cluster.address(4), leader_of(client, "t")
         wait_at(connection, address, topic, 7)
         key_values = (
-            connection.ask(cluster.address(1), WATCH_GROUPS, WatchGroups(groups=()), TRY_S)
+            connection.ask(cluster.address(1), WATCH_GROUPS, WatchGroups(groups=()), PATIENCE_S)
             .groups[-1]
             .group
         )
@@ -205,15 +200,17 @@ def test_an_observer_answers_what_followers_do_and_names_the_leader_for_the_rest
             (GET_LAST_APPLIED, GetLastApplied(group=group)),
         ):
             with pytest.raises(NotLeader) as refused:
-                connection.ask(address, call, request, TRY_S)
+                connection.ask(address, call, request, PATIENCE_S)
             assert (refused.value.leader, refused.value.address) == (
                 leader, cluster.address(leader)
             )  # fmt: skip
         put = PutKeyCall(group=key_values, session=1, sequence=1, key="k", value=b"", expected=-1)
         with pytest.raises(NotLeader):
-            connection.ask(address, PUT_KEY, put, TRY_S)
+            connection.ask(address, PUT_KEY, put, PATIENCE_S)
         with pytest.raises(NotLeader):
-            connection.ask(address, DELETE_TOPIC, DeleteTopicCall(name="t", incarnation=""), TRY_S)
+            connection.ask(
+                address, DELETE_TOPIC, DeleteTopicCall(name="t", incarnation=""), PATIENCE_S
+            )
         keys = ReadKeys(
             group=key_values, strong=False, at_least=0, exactly=0, prefix="", start="", end="",
             limit=9,
@@ -221,7 +218,7 @@ def test_an_observer_answers_what_followers_do_and_names_the_leader_for_the_rest
 
         def has_key() -> bool:
             try:
-                found = connection.ask(address, READ_KEYS, keys, TRY_S).keys
+                found = connection.ask(address, READ_KEYS, keys, PATIENCE_S).keys
             except RaftlogError:
                 return False
             return [(each.key, each.value) for each in found] == [("k", b"v")]
@@ -237,7 +234,6 @@ def test_an_observer_answers_what_followers_do_and_names_the_leader_for_the_rest
             read_at(connection, address, topic, 8)
 
 
-@pytest.mark.timeout(400)
 def test_an_observer_below_its_parents_logs_takes_an_image_and_serves_no_read_meanwhile(
     tmp_path: Path,
 ) -> None:
@@ -284,7 +280,6 @@ def test_an_observer_below_its_parents_logs_takes_an_image_and_serves_no_read_me
         assert refused, "an observer that lacks what its parents dropped serves no read"
 
 
-@pytest.mark.timeout(300)
 def test_what_is_damaged_at_an_observer_comes_again_from_its_parents(tmp_path: Path) -> None:
     """CHECKLIST 54. It is told by the reader that met the damage, who reads on elsewhere."""
     with (
@@ -319,7 +314,6 @@ def test_what_is_damaged_at_an_observer_comes_again_from_its_parents(tmp_path: P
         assert read_at(connection, address, topic, 201) == list(range(201))
 
 
-@pytest.mark.timeout(300)
 def test_readers_that_prefer_observers_read_there_and_elsewhere_when_none_answers(
     tmp_path: Path,
 ) -> None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from raftlog import GroupStart
-from raftlog.chaos.cluster import ProcessCluster
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster
 from raftlog.client.log_client import LogClient
 from raftlog.core.types import NO_INDEX
 from raftlog.errors import (
@@ -67,7 +67,7 @@ def topic(client: LogClient) -> TopicInfo:
 
 def raftlog(cluster: ProcessCluster, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "raftlog", "--servers", cluster.servers, "lag", *words]
-    return subprocess.run(command, capture_output=True, timeout=60, check=False, text=True)
+    return subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=False, text=True)
 
 
 def test_a_consumer_that_is_started_again_goes_on_after_what_it_published(
@@ -77,7 +77,9 @@ def test_a_consumer_that_is_started_again_goes_on_after_what_it_published(
 
     def consume() -> list[int]:
         command = [sys.executable, str(EXAMPLE), cluster.servers, topic.name, group]
-        ended = subprocess.run(command, capture_output=True, timeout=60, check=True, text=True)
+        ended = subprocess.run(
+            command, capture_output=True, timeout=PATIENCE_S, check=True, text=True
+        )
         return [ast.literal_eval(line)["id"] for line in ended.stdout.splitlines()]
 
     assert consume() == list(range(10))
@@ -206,7 +208,7 @@ def test_a_process_that_is_killed_around_its_commit_writes_each_result_once(
     words = [str(PIPELINE), cluster.servers, topic.name, output.name, "squares"]
 
     def run(*command: str) -> int:
-        ended = subprocess.run([sys.executable, *command, *words], timeout=60, check=False)
+        ended = subprocess.run([sys.executable, *command, *words], timeout=PATIENCE_S, check=False)
         return ended.returncode
 
     for when, visible in (("before", 0), ("after", 10)):

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.chaos.disks import ClusterDisks
 from raftlog.chaos.faulty_disk import DiskFaults
 from raftlog.client.log_client import LogClient
@@ -45,8 +45,6 @@ SETTINGS = (
 )
 """Many segments: their names are lost as well as their bytes. Many snapshots, which are made, named
 and followed by a shorter log at most of these moments."""
-COMPACTION_END_S = 10.0
-ROUND_TIMEOUT_S = 60.0
 
 
 class Writer:
@@ -68,12 +66,12 @@ class Writer:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(2 * ROUND_TIMEOUT_S)
+        self._thread.join(2 * PATIENCE_S)
         assert not self._thread.is_alive()
 
     def _run(self) -> None:
         number = self._first
-        with self._cluster.client(ROUND_TIMEOUT_S) as client:
+        with self._cluster.client(PATIENCE_S) as client:
             while not self._stop.is_set():
                 number += 1
                 text = self._random.randbytes(self._random.choice([20, TEXT_BYTES_MAX // 2])).hex()
@@ -102,7 +100,7 @@ class LoadedCluster:
     def write_for_a_while(self) -> None:
         """Return at some moment after a few more appends were acknowledged."""
         goal = self.count() + self.random.randrange(1, 40)
-        wait_for(lambda: self.count() >= goal, f"{goal} acknowledged appends", ROUND_TIMEOUT_S)
+        wait_for(lambda: self.count() >= goal, f"{goal} acknowledged appends", PATIENCE_S)
 
     def count(self) -> int:
         return sum(len(writer.acknowledged) for writer in self.writers)
@@ -137,7 +135,7 @@ class LoadedCluster:
         wait_for(
             lambda: compaction_process(self.cluster, node, noted_compaction.__name__) is None,
             f"the end of the compaction process of node {node}",
-            COMPACTION_END_S,
+            PATIENCE_S,
         )
         data = self.cluster.data / f"node-{node}"
         files = NoteFiles.of_compaction(self.cluster.data, node)
@@ -155,7 +153,7 @@ class LoadedCluster:
 
     def settle(self) -> None:
         """Wait until all replicas of each group hold the same state, then check all again."""
-        wait_for(lambda: _agreed(self.client), "all replicas to agree", ROUND_TIMEOUT_S)
+        wait_for(lambda: _agreed(self.client), "all replicas to agree", PATIENCE_S)
         self.found.clear()
         self.check()
         topic, mark = self.client.describe_topic(TOPIC), Offset(len(self.found))
@@ -203,7 +201,7 @@ def churn(cluster: ProcessCluster) -> Iterator[Callable[[], list[str]]]:
     failed: list[str] = []
 
     def run() -> None:
-        with cluster.client(ROUND_TIMEOUT_S) as client:
+        with cluster.client(PATIENCE_S) as client:
             for number in itertools.count():
                 if stop.is_set():
                     return
@@ -223,7 +221,7 @@ def churn(cluster: ProcessCluster) -> Iterator[Callable[[], list[str]]]:
         yield lambda: sorted(kept)
     finally:
         stop.set()
-        thread.join(2 * ROUND_TIMEOUT_S)
+        thread.join(2 * PATIENCE_S)
         assert failed == []
 
 
@@ -231,7 +229,7 @@ def churn(cluster: ProcessCluster) -> Iterator[Callable[[], list[str]]]:
 def running(path: Path) -> Iterator[LoadedCluster]:
     with ProcessCluster.start(path / "data", settings=SETTINGS, program=PROGRAM) as cluster:
         disks = ClusterDisks(cluster)
-        with cluster.client(ROUND_TIMEOUT_S) as client:
+        with cluster.client(PATIENCE_S) as client:
             client.create_topic(TOPIC, "number bigint, text string")
             yield LoadedCluster(cluster, disks, client)
 
@@ -283,7 +281,6 @@ def tell(loaded: LoadedCluster) -> None:
     assert loaded.count() >= 5 * len(loaded.losses), "a stalled load proves nothing"
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("rounds", [3, pytest.param(10, marks=pytest.mark.soak)])
 def test_power_losses_on_one_node_and_on_all_lose_nothing_acknowledged(
     tmp_path: Path, rounds: int

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.machines.commands import TopicInfo
 from raftlog.predicates.predicate import Compare, Predicate
@@ -73,7 +73,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
             for number in range(BATCHES, 2 * BATCHES):
                 rows = [_later(chance, number) for _ in range(ROWS_PER_BATCH)]
                 client.append(topic, rows)
-            wait_for(lambda: [*folder.rglob("history-*")], "a history file", 60)
+            wait_for(lambda: [*folder.rglob("history-*")], "a history file", PATIENCE_S)
             yield Filled(client, before, topic, _everything(client, topic))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.core.types import LogIndex
 from raftlog.image.damage import DamagedFile
@@ -45,7 +45,7 @@ class Scene:
         data = cluster.data / f"node-{self.node}"
         self.fs, self.group_folder = PosixFileSystem(data), f"groups/{self.topic.group}"
         self.folder = data / self.group_folder
-        wait_for(lambda: bool(self.image().history), "a history file", 30)
+        wait_for(lambda: bool(self.image().history), "a history file", PATIENCE_S)
 
     def append(self, byte_count: int) -> str:
         self.texts.append(os.urandom(byte_count).hex())
@@ -105,7 +105,7 @@ def test_a_history_file_and_a_body_heal_while_the_topic_is_written(scene: Scene)
             scene.flip_history()
         return scene.times_healed() > 0
 
-    wait_for(history_healed, "the history file to heal", 60)
+    wait_for(history_healed, "the history file to heal", PATIENCE_S)
     at = (0, LogIndex(0))
 
     def body_flipped() -> bool:
@@ -116,13 +116,13 @@ def test_a_history_file_and_a_body_heal_while_the_topic_is_written(scene: Scene)
         at = scene.times_healed(), scene.image().index
         return scene.flip_in_log(text)
 
-    wait_for(body_flipped, "a body in the log", 60)
+    wait_for(body_flipped, "a body in the log", PATIENCE_S)
 
     def body_healed() -> bool:
         """Or a compaction had read it before, and nobody needs it any more."""
         return scene.times_healed() > at[0] or scene.image().index > at[1]
 
-    wait_for(body_healed, "the body to heal", 60)
+    wait_for(body_healed, "the body to heal", PATIENCE_S)
 
 
 def test_a_node_runs_on_without_files_that_somebody_removed(scene: Scene) -> None:
@@ -138,7 +138,7 @@ def test_a_node_runs_on_without_files_that_somebody_removed(scene: Scene) -> Non
         scene.read_all()
         return history not in scene.image().names() and scene.image().index > index + 100
 
-    wait_for(went_on, "some compactions", 90)
+    wait_for(went_on, "some compactions", PATIENCE_S)
     assert "the node exits" not in scene.cluster.logs[scene.node].read_text()
 
 
@@ -153,4 +153,4 @@ def test_a_node_that_is_killed_while_it_heals_is_whole_in_the_end(scene: Scene) 
             scene.read_all()
             return not scene.damaged()
 
-        wait_for(is_whole, "all to heal", 60)
+        wait_for(is_whole, "all to heal", PATIENCE_S)

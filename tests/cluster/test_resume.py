@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from raftlog import LogClient
-from raftlog.chaos.cluster import ProcessCluster
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster
 from raftlog.cli import text_blocks
 from raftlog.cli.resume import FileWriter, Place
 from raftlog.cli.row_files import SUFFIXES, Part, RowFile
@@ -22,7 +22,6 @@ from raftlog.errors import ExitCode, InvalidOption, RunFenced
 from raftlog.records.arrow_types import arrow_schema
 from raftlog.records.conform import conform
 
-DEADLINE_S = 120.0
 DDL = "id bigint, text string"
 TEXT = "line one\nline two"
 COUNT = 1_000
@@ -107,7 +106,7 @@ def test_a_file_whose_runs_are_killed_is_in_the_topic_once(
     counts = []
     for point, number in KILLS[suffix]:
         command = [sys.executable, "-m", "tests.cluster.killed_produce", point, str(number), *words]
-        killed = subprocess.run(command, capture_output=True, timeout=DEADLINE_S, check=False)
+        killed = subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=False)
         assert killed.returncode == -signal.SIGKILL, killed.stderr
         counts.append(len(held(client, topic)))
         assert held(client, topic) == list(range(counts[-1]))
@@ -115,7 +114,7 @@ def test_a_file_whose_runs_are_killed_is_in_the_topic_once(
     assert len({0, *counts}) > 2, "some of the runs got on"
     assert counts[-1] < COUNT
     command = [sys.executable, "-m", "raftlog", *words]
-    last = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    last = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert last.returncode == ExitCode.OK, last.stderr
     told = json.loads(last.stdout)
     assert (told["records_before"], told["records"]) == (counts[-1], COUNT - counts[-1])

@@ -12,11 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient, NodeView
 from raftlog.errors import ExitCode
-
-DEADLINE_S = 60.0
 
 
 def raftlog(cluster: ProcessCluster, *words: str) -> subprocess.CompletedProcess[str]:
@@ -24,7 +22,7 @@ def raftlog(cluster: ProcessCluster, *words: str) -> subprocess.CompletedProcess
         [sys.executable, "-m", "raftlog", "--servers", cluster.servers, *words],
         capture_output=True,
         text=True,
-        timeout=DEADLINE_S,
+        timeout=PATIENCE_S,
         check=False,
     )
 
@@ -121,7 +119,9 @@ def test_a_node_scrubs_by_itself_and_remembers_when(tmp_path: Path) -> None:
             assert isinstance(view, NodeView)
             return {each.topic: each.scrubbed_us for each in view.groups}
 
-        wait_for(lambda: all(last(client).values()), "a scrub of each replica", 30)
+        wait_for(lambda: all(last(client).values()), "a scrub of each replica", PATIENCE_S)
         times = last(client)
         assert times.keys() == {"", "t"}
-        wait_for(lambda: min(last(client).values()) > max(times.values()), "another one", 30)
+        wait_for(
+            lambda: min(last(client).values()) > max(times.values()), "another one", PATIENCE_S
+        )

@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from raftlog.certificates import make_certificates
-from raftlog.chaos.cluster import ProcessCluster, free_ports, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, free_ports, wait_for
 from raftlog.cli.cluster_folder import open_folder
 from raftlog.client.connect import connect
 from raftlog.client.log_client import LogClient
@@ -25,7 +25,6 @@ from raftlog.transport.link import STREAM_METHOD
 from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error, encode_hello
 from raftlog.wire.peer_greetings import PeerHello
 
-WAIT_S = 60.0
 NODES = 3
 OFFSET = NODES
 """Nodes reach one another at the ports next to those for clients."""
@@ -52,7 +51,7 @@ def encrypted(data: Path, *settings: str) -> ProcessCluster:
 def client(cluster: ProcessCluster, **files: Path | str) -> LogClient:
     """One that trusts and shows just these files."""
     settings = load().client.model_copy(
-        update={"bootstrap_servers": cluster.servers, "request_timeout_s": WAIT_S}
+        update={"bootstrap_servers": cluster.servers, "request_timeout_s": PATIENCE_S}
         | {f"tls_{which}_file": str(file) for which, file in files.items()}
     )
     return connect(settings=settings)
@@ -103,7 +102,7 @@ def test_nodes_may_want_a_certificate_of_clients(tmp_path: Path) -> None:
 def says(cluster: ProcessCluster, node: int, text: str) -> None:
     """Wait until the node's log does."""
     log = cluster.logs[node]
-    wait_for(lambda: text in log.read_text(), f"node {node} to say {text!r}", WAIT_S)
+    wait_for(lambda: text in log.read_text(), f"node {node} to say {text!r}", PATIENCE_S)
 
 
 def said_as_node_2(cluster: ProcessCluster, port: int, files: PemFiles) -> RaftlogError | None:
@@ -119,7 +118,9 @@ def said_as_node_2(cluster: ProcessCluster, port: int, files: PemFiles) -> Raftl
     )
     pem = Certificates(files, PemFiles("ca", "cert", "key")).current()
     with open_channel(f"127.0.0.1:{port}", pem, ()) as channel:
-        stream = channel.stream_stream(STREAM_METHOD)(iter([encode_hello(hello)]), timeout=WAIT_S)
+        stream = channel.stream_stream(STREAM_METHOD)(
+            iter([encode_hello(hello)]), timeout=PATIENCE_S
+        )
         with pytest.raises(grpc.RpcError) as caught:
             list(stream)
     for key, value in caught.value.trailing_metadata() or ():
@@ -167,7 +168,9 @@ def test_a_node_with_another_node_s_certificate_is_refused_and_both_sides_say_so
         known.append("t", [{"id": 1}])
         for end in ("pem", "key"):
             (tls / f"kept.{end}").replace(tls / f"node-3.{end}")
-        cluster.wait_caught_up(known, "t", timeout_s=WAIT_S)  # it takes up its own, and is let in
+        cluster.wait_caught_up(
+            known, "t", timeout_s=PATIENCE_S
+        )  # it takes up its own, and is let in
 
 
 # ---------------------------------------------------------------- replaced
@@ -175,7 +178,7 @@ def test_a_node_with_another_node_s_certificate_is_refused_and_both_sides_say_so
 
 def shown_at(cluster: ProcessCluster, node: int) -> str:
     host, _, port = cluster.address(node).rpartition(":")
-    return ssl.get_server_certificate((host, int(port)), timeout=WAIT_S)
+    return ssl.get_server_certificate((host, int(port)), timeout=PATIENCE_S)
 
 
 def ended_streams(cluster: ProcessCluster) -> int:
@@ -199,7 +202,7 @@ def test_certificates_and_authorities_are_replaced_and_no_stream_ends(
             for end in ("key", "pem"):
                 name = f"node-{node}.{end}"
                 _replace(tls / name, (other / name).read_bytes())
-        wait_for(lambda: shown_at(cluster, 1) != before, "another certificate", WAIT_S)
+        wait_for(lambda: shown_at(cluster, 1) != before, "another certificate", PATIENCE_S)
         for number in range(20, 40):
             known.append("t", [{"id": number}])
         assert ended_streams(cluster) == ended
@@ -208,7 +211,7 @@ def test_certificates_and_authorities_are_replaced_and_no_stream_ends(
     cluster.kill(2)
     cluster.serve(2)
     with cluster.client() as known:
-        cluster.wait_caught_up(known, "t", timeout_s=WAIT_S)
+        cluster.wait_caught_up(known, "t", timeout_s=PATIENCE_S)
 
 
 def _replace(file: Path, content: bytes) -> None:

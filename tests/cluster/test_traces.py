@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster, free_ports, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, free_ports, wait_for
 from raftlog.client.connect import connect
 from raftlog.client.log_client import LogClient
 from raftlog.config import load
@@ -20,7 +20,6 @@ from raftlog.machines.commands import AttemptReference
 from tests.tracing.collector import Collector, KeptSpan, collecting
 from tests.tracing.staged_rows import KEY, TOPIC
 
-WAIT_S = 60.0
 NODES = 3
 CLIENT, SERVER = 3, 2
 """Kinds of spans, as OTLP numbers them."""
@@ -71,7 +70,7 @@ def trace_with(collector: Collector, name: str, spans: int) -> list[KeptSpan]:
         found[:] = of_name[0] if of_name else []
         return len(found) >= spans
 
-    wait_for(is_there, f"a trace of {name}", WAIT_S)
+    wait_for(is_there, f"a trace of {name}", PATIENCE_S)
     return found
 
 
@@ -140,7 +139,7 @@ def test_an_epoch_is_one_trace_of_all_processes_that_write_it(
         for rows in (1, 2)
     ]
     attempts = [
-        AttemptReference(**json.loads(task.communicate(timeout=WAIT_S)[0])) for task in tasks
+        AttemptReference(**json.loads(task.communicate(timeout=PATIENCE_S)[0])) for task in tasks
     ]
     with traced(cluster.servers, collector.endpoint) as client:
         client.commit_epoch(TOPIC, KEY, attempts)
@@ -162,7 +161,7 @@ def test_what_fails_says_of_what_kind_it_was_and_nothing_more(
         def failures() -> list[KeptSpan]:
             return [span for span in collector.spans if span.failed]
 
-        wait_for(lambda: len(failures()) >= 2, "the failed spans", WAIT_S)
+        wait_for(lambda: len(failures()) >= 2, "the failed spans", PATIENCE_S)
     assert {span.attributes["error.type"] for span in failures()} >= {"TopicNotFound"}
     assert not any(b"canary" in raw for raw in collector.raw)
 
@@ -197,7 +196,7 @@ def test_a_share_of_the_requests_is_traced_and_each_as_a_whole(
         for _ in range(200):
             client.groups.last_applied(topic.group)
     # Beyond these bounds it is less often than once in 10 ** 12 tries.
-    wait_for(lambda: 20 < len(whole()) < 110, "a share of the traces", WAIT_S)
+    wait_for(lambda: 20 < len(whole()) < 110, "a share of the traces", PATIENCE_S)
 
 
 def test_a_node_whose_collector_is_gone_serves_and_says_so(tmp_path: Path) -> None:
@@ -212,6 +211,6 @@ def test_a_node_whose_collector_is_gone_serves_and_says_so(tmp_path: Path) -> No
         def complains() -> bool:
             return "spans are lost" in cluster.logs[1].read_text(encoding="utf-8")
 
-        wait_for(complains, "the node's line", WAIT_S)
+        wait_for(complains, "the node's line", PATIENCE_S)
         with cluster.client() as client:
             assert client.append("t", [{"id": 2}]).end == 2

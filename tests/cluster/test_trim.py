@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster
 from raftlog.client.log_client import LogClient
 from raftlog.errors import ExitCode, OffsetTrimmed
 from raftlog.machines.commands import EpochKey
@@ -60,7 +60,7 @@ def ids(client: LogClient, topic: str, *range_: int) -> list[int]:
 def ran(cluster: ProcessCluster, *words: str, text: str = "") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "raftlog", "--servers", cluster.servers, *words]
     return subprocess.run(
-        command, input=text, capture_output=True, text=True, timeout=60, check=False
+        command, input=text, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
 
 
@@ -162,7 +162,7 @@ def test_a_reader_sees_what_an_epoch_overwrote_or_what_it_wrote(
         starts = [overwrite(client, name, epoch) for epoch in range(1, 40)]
     finally:
         ended.set()
-        reader.join(60)
+        reader.join(PATIENCE_S)
     assert starts == [10 + sum(range(epoch)) for epoch in range(1, 40)]
     assert not wrong
     assert len(seen) > 1

@@ -16,19 +16,18 @@ import pytest
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from raftlog import LogClient, TopicInfo
-from raftlog.chaos.cluster import ProcessCluster, free_ports, wait_for
-from raftlog.errors import ExitCode, MalformedRequest, RaftlogError
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, free_ports, wait_for
+from raftlog.errors import ExitCode, MalformedRequest
 from raftlog.machines.commands import EpochKey
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.calls import ClusterDescription
 from tests.cluster.version_2 import FIELD, KEY_CHARACTERS_MAX, WRITTEN_UNDER
-from tests.cluster.waiting import leader_of
+from tests.cluster.waiting import leader_of, let_lead
 
 VERSION_2 = "tests.cluster.version_2"
 NODES = (1, 2, 3)
 SNAPSHOT_ENTRIES = 20
 SETTINGS = (f"storage.snapshot_entries={SNAPSHOT_ENTRIES}", "storage.log_behind_bytes_max=0")
-PATIENCE_S = 120.0
 SCHEMA = pa.schema([("id", pa.int64())])
 
 
@@ -141,19 +140,6 @@ def wait_for_rules(client: LogClient, version: int) -> None:
         f"rules {version}",
         PATIENCE_S,
     )
-
-
-def let_lead(client: LogClient, group: int, node: int) -> None:
-    """A transfer may meet a node that has just started: it is asked again."""
-
-    def leads() -> bool:
-        try:
-            client.members.transfer(group, node, timeout_s=10)
-        except RaftlogError:
-            return False
-        return True
-
-    wait_for(leads, f"node {node} to lead group {group}", PATIENCE_S)
 
 
 def assert_replicas_agree(cluster: ProcessCluster, client: LogClient) -> None:

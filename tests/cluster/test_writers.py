@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster
 from raftlog.client.log_client import LogClient
 from raftlog.errors import (
     ExitCode,
@@ -80,7 +80,10 @@ def test_writers_are_listed_with_what_they_have_open(
     assert client.writers.describe(topic, "s") == listed["s"]
     words = ["writers", "list", name, "-o", "json", "--servers", cluster.servers]
     shown = subprocess.run(
-        [sys.executable, "-m", "raftlog", *words], capture_output=True, timeout=60, check=True
+        [sys.executable, "-m", "raftlog", *words],
+        capture_output=True,
+        timeout=PATIENCE_S,
+        check=True,
     )
     assert [row["kind"] for row in json.loads(shown.stdout)] == [
         listed[writer].kind for writer in sorted(listed)
@@ -111,10 +114,12 @@ def test_a_removed_writer_is_unknown_and_its_records_stay(
         client.writers.remove(topic, "nobody")
     words = ["writers", "remove", name, "s", "--servers", cluster.servers]
     command = [sys.executable, "-m", "raftlog", *words]
-    unasked = subprocess.run(command, input=b"n\n", capture_output=True, timeout=60, check=False)
+    unasked = subprocess.run(
+        command, input=b"n\n", capture_output=True, timeout=PATIENCE_S, check=False
+    )
     assert unasked.returncode == ExitCode.FAILED
     assert b"UnknownWriter" in unasked.stderr, "the consequence is told before"
-    subprocess.run([*command, "--yes"], timeout=60, check=True)
+    subprocess.run([*command, "--yes"], timeout=PATIENCE_S, check=True)
     assert list(client.writers.scan(topic)) == []
     with pytest.raises(UnknownWriter):
         stage(client, topic, stream("s", 1), 1)

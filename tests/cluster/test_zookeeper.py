@@ -23,7 +23,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
 import raftlog
-from raftlog.chaos.cluster import ProcessCluster, free_ports, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, free_ports, wait_for
 from raftlog.chaos.ensemble import EnsembleProcesses
 from raftlog.cli import cluster_folder
 from raftlog.client.log_client import LogClient
@@ -42,7 +42,6 @@ from raftlog.errors import (
 )
 from raftlog.spark.datasource import RaftlogDataSource
 
-WAIT_S = 30.0
 SESSION_S = 4.0
 SECRET = "correct-horse"
 
@@ -68,14 +67,14 @@ def started(data: Path, where: str, *settings: str) -> Iterator[ProcessCluster]:
 
 
 def directory(where: str) -> Directory:
-    return look_up(ClientSettings(zookeeper=where), timeout_s=WAIT_S)
+    return look_up(ClientSettings(zookeeper=where), timeout_s=PATIENCE_S)
 
 
 def wait_nodes(where: str, *nodes: int) -> None:
     wait_for(
         lambda: [entry.node for entry in directory(where).nodes] == list(nodes),
         f"the nodes {nodes} to be registered",
-        WAIT_S,
+        PATIENCE_S,
     )
 
 
@@ -88,7 +87,7 @@ def zookeeper(where: str) -> Iterator[KazooClient]:
     """A client with no rights, as anybody has one. Its paths begin at the cluster's."""
     hosts, _, path = where.partition("/")
     client = KazooClient(hosts=hosts)
-    client.start(WAIT_S)
+    client.start(PATIENCE_S)
     client.chroot = "/" + path
     try:
         yield client
@@ -123,7 +122,7 @@ class Writing:
 
     def wait_more(self, rows: int) -> None:
         goal = self.written + rows
-        wait_for(lambda: self.written >= goal or bool(self.error), f"{rows} rows", WAIT_S)
+        wait_for(lambda: self.written >= goal or bool(self.error), f"{rows} rows", PATIENCE_S)
         assert self.error is None, str(self.error)
 
     def __enter__(self) -> Writing:
@@ -132,7 +131,7 @@ class Writing:
 
     def __exit__(self, *_: object) -> None:
         self._end.set()
-        self._thread.join(WAIT_S)
+        self._thread.join(PATIENCE_S)
 
 
 def test_a_client_that_knows_only_the_ensemble_writes_and_reads(tmp_path: Path, where: str) -> None:
@@ -148,7 +147,7 @@ def test_a_client_that_knows_only_the_ensemble_writes_and_reads(tmp_path: Path, 
             assert found.cluster.cluster_id == client.cluster_id()
             assert {each.addresses[0] for each in found.nodes} == set(cluster.servers.split(","))
         group = 1
-        wait_for(lambda: leader_entry(where, group) is not None, "the topic's leader", WAIT_S)
+        wait_for(lambda: leader_entry(where, group) is not None, "the topic's leader", PATIENCE_S)
         first = leader_entry(where, group)
         assert first is not None
         assert first.topic == "t"
@@ -156,7 +155,7 @@ def test_a_client_that_knows_only_the_ensemble_writes_and_reads(tmp_path: Path, 
         wait_for(
             lambda: (now := leader_entry(where, group)) is not None and now.term > first.term,
             "the next leader to be published",
-            WAIT_S,
+            PATIENCE_S,
         )
         others = [node for node in (1, 2, 3) if node != first.node]
         wait_nodes(where, *others)  # when the dead node's session has timed out
@@ -164,7 +163,7 @@ def test_a_client_that_knows_only_the_ensemble_writes_and_reads(tmp_path: Path, 
         wait_nodes(where, 1, 2, 3)
         with raftlog.connect(zookeeper=where) as client:
             client.delete_topic("t")
-        wait_for(lambda: leader_entry(where, group) is None, "the entry to be removed", WAIT_S)
+        wait_for(lambda: leader_entry(where, group) is None, "the entry to be removed", PATIENCE_S)
         cluster.terminate(2)
         assert [entry.node for entry in directory(where).nodes] == [1, 3]
 
@@ -245,9 +244,9 @@ def test_a_query_s_new_processes_need_no_ensemble(
         ensemble.kill()
         try:
             with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-                assert process.submit(columns, source).result(WAIT_S) == ["a"]
+                assert process.submit(columns, source).result(PATIENCE_S) == ["a"]
                 with pytest.raises(ZooKeeperUnavailable):
-                    process.submit(columns, unknowing).result(WAIT_S)
+                    process.submit(columns, unknowing).result(PATIENCE_S)
         finally:
             ensemble.start_all()
 
@@ -283,7 +282,7 @@ def test_forged_entries_stop_nothing_and_join_nothing(tmp_path: Path, where: str
         client = stack.enter_context(raftlog.connect(zookeeper=where))
         client.create_topic("t", "a INT")
         wait_nodes(where, 1, 2, 3)
-        wait_for(lambda: leader_entry(where, 1) is not None, "the topic's leader", WAIT_S)
+        wait_for(lambda: leader_entry(where, 1) is not None, "the topic's leader", PATIENCE_S)
         forger = stack.enter_context(zookeeper(where))
         known = directory(where)
         assert known.cluster is not None
@@ -317,7 +316,7 @@ def test_forged_entries_stop_nothing_and_join_nothing(tmp_path: Path, where: str
         wait_for(
             lambda: set(directory(where).addresses()) == told,
             "the nodes to write the truth again",
-            WAIT_S,
+            PATIENCE_S,
         )
         found = directory(where)
         assert [reason.partition(":")[0] for reason in found.passed_over] == [
@@ -335,7 +334,7 @@ def test_forged_entries_stop_nothing_and_join_nothing(tmp_path: Path, where: str
             found = directory(where).cluster
             return found is not None and leader_entry(where, 0) is not None
 
-        wait_for(is_restored, "the nodes to write over the garbage", WAIT_S)
+        wait_for(is_restored, "the nodes to write over the garbage", PATIENCE_S)
         with raftlog.connect(zookeeper=where) as newcomer:
             assert newcomer.cluster_id() == known.cluster.cluster_id
 
@@ -368,7 +367,7 @@ def test_nodes_of_another_cluster_at_the_same_path_write_nothing(
 ) -> None:
     with started(tmp_path / "data", where):
         wait_nodes(where, 1, 2, 3)
-        wait_for(lambda: leader_entry(where, 0) is not None, "the controller's leader", WAIT_S)
+        wait_for(lambda: leader_entry(where, 0) is not None, "the controller's leader", PATIENCE_S)
         before = directory(where)
         said = announced(where, cluster_id="another", node=1)
         assert "is of cluster" in said
@@ -383,9 +382,9 @@ def announced(where: str, *, cluster_id: str, node: int, leads: int = 0, secret:
     announcer.announce(Announcement(leads={5: a_leader(cluster_id, node, leads)} if leads else {}))
     announcer.start()
     try:
-        wait_for(lambda: bool(heard), "the announcer to say something", WAIT_S)
+        wait_for(lambda: bool(heard), "the announcer to say something", PATIENCE_S)
     finally:
-        announcer.stop(WAIT_S)
+        announcer.stop(PATIENCE_S)
     return heard[-1]
 
 
@@ -425,7 +424,7 @@ def test_of_leaders_that_write_at_once_the_latest_term_stands(where: str) -> Non
         wait_for(
             lambda: (now := leader_entry(where, 5)) is not None and now.term == max(terms),
             "the latest term",
-            WAIT_S,
+            PATIENCE_S,
         )
         wait_nodes(where, *terms)
         entry = leader_entry(where, 5)
@@ -433,7 +432,7 @@ def test_of_leaders_that_write_at_once_the_latest_term_stands(where: str) -> Non
         assert entry.term == max(terms)
     finally:
         for announcer in announcers:
-            announcer.stop(WAIT_S)
+            announcer.stop(PATIENCE_S)
 
 
 def test_only_the_user_of_the_credentials_may_change_entries_and_everybody_may_read(
@@ -448,7 +447,7 @@ def test_only_the_user_of_the_credentials_may_change_entries_and_everybody_may_r
     announcer.start()
     try:
         wait_nodes(where, 1)
-        wait_for(lambda: leader_entry(where, 5) is not None, "the leader's entry", WAIT_S)
+        wait_for(lambda: leader_entry(where, 5) is not None, "the leader's entry", PATIENCE_S)
         with zookeeper(where) as anybody:
             for path in ("/cluster", "/nodes/1", "/leaders/5"):
                 assert json.loads(anybody.get(path)[0])["cluster_id"] == "c"
@@ -465,7 +464,7 @@ def test_only_the_user_of_the_credentials_may_change_entries_and_everybody_may_r
         assert entry is not None
         assert entry.node == 1
     finally:
-        announcer.stop(WAIT_S)
+        announcer.stop(PATIENCE_S)
 
 
 def test_a_lost_session_is_made_again_with_its_entry(where: str) -> None:
@@ -479,17 +478,17 @@ def test_a_lost_session_is_made_again_with_its_entry(where: str) -> None:
             wait_for(
                 lambda: (now := client.exists("/nodes/1")) and now.ephemeralOwner != before,
                 "an entry of the next session",
-                WAIT_S,
+                PATIENCE_S,
             )
     finally:
-        announcer.stop(WAIT_S)
+        announcer.stop(PATIENCE_S)
 
 
 def end_session(announcer: Announcer) -> None:
     """End the session behind its owner's back, as the ensemble does when its time is over."""
     mine = announcer._client
     twin = KazooClient(hosts=",".join(f"{h}:{p}" for h, p in mine.hosts), client_id=mine.client_id)
-    twin.start(WAIT_S)
+    twin.start(PATIENCE_S)
     twin.stop()
 
 
@@ -519,7 +518,7 @@ def a_founder(node: int, token: str = "") -> Founder:
 
 
 def all_found(
-    where: str, founders: Sequence[Founder], nodes: int, timeout_s: float = WAIT_S
+    where: str, founders: Sequence[Founder], nodes: int, timeout_s: float = PATIENCE_S
 ) -> list[ClusterEntry | RaftlogError]:
     """What comes of it if all found a cluster at the same moment."""
     settings = DiscoverySettings(zookeeper=where)
@@ -557,13 +556,13 @@ def test_a_founder_that_was_ended_goes_on_and_a_wiped_one_does_not(where: str) -
         found(settings, first, nodes=2, timeout_s=2.0)
     other, cluster = all_found(where, [a_founder(2), first], nodes=2)
     assert other == cluster
-    assert found(settings, first, nodes=2, timeout_s=WAIT_S) == cluster
+    assert found(settings, first, nodes=2, timeout_s=PATIENCE_S) == cluster
     wiped = first.model_copy(update={"token": uuid.uuid4().hex})
     with pytest.raises(InvalidOption, match="founded without this folder as node 1"):
-        found(settings, wiped, nodes=2, timeout_s=WAIT_S)
+        found(settings, wiped, nodes=2, timeout_s=PATIENCE_S)
     moved = first.model_copy(update={"address": "127.0.0.1:1"})
     with pytest.raises(InvalidOption, match="founded without this folder as node 1"):
-        found(settings, moved, nodes=2, timeout_s=WAIT_S)
+        found(settings, moved, nodes=2, timeout_s=PATIENCE_S)
 
 
 @contextmanager
@@ -587,12 +586,12 @@ def test_founders_that_contradict_one_another_found_nothing(where: str) -> None:
         standing_ready(where, same, nodes=3),
         pytest.raises(InvalidOption, match="--address"),
     ):
-        found(settings, a_founder(3), nodes=3, timeout_s=WAIT_S)
+        found(settings, a_founder(3), nodes=3, timeout_s=PATIENCE_S)
     with (
         standing_ready(where, a_founder(4), nodes=5),
         pytest.raises(InvalidOption, match="--nodes"),
     ):
-        found(settings, a_founder(5), nodes=2, timeout_s=WAIT_S)
+        found(settings, a_founder(5), nodes=2, timeout_s=PATIENCE_S)
     assert directory(where).cluster is None
 
 
@@ -606,14 +605,14 @@ def test_a_founding_outlives_the_loss_of_a_server(where: str, ensemble: Ensemble
                 else False
             ),
             "two nodes to stand ready",
-            WAIT_S,
+            PATIENCE_S,
         )
         for number in (1, 2, 3):  # whichever they are connected to
             ensemble.kill(number)
             ensemble.start(number)
             ensemble.wait_serving(number)
         third = threads.submit(all_found, where, [a_founder(3)], nodes=3)
-        came = [*waiting.result(WAIT_S), *third.result(WAIT_S)]
+        came = [*waiting.result(PATIENCE_S), *third.result(PATIENCE_S)]
         assert all(each == came[0] for each in came), came
         assert isinstance(came[0], ClusterEntry)
 
@@ -669,11 +668,14 @@ def served(folder: Path, node: int, flags: Sequence[str]) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.wait(WAIT_S)
+        process.wait(PATIENCE_S)
 
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:
     """Run `raftlog` to its end."""
     return subprocess.run(
-        [sys.executable, "-m", "raftlog", *words], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "raftlog", *words],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
     )

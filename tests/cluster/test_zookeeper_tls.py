@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from raftlog.chaos.cluster import free_ports, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, free_ports, wait_for
 from raftlog.chaos.ensemble import EnsembleProcesses, java
 from raftlog.config import ClientSettings
 from raftlog.config_ensemble import DiscoverySettings
@@ -17,7 +17,6 @@ from raftlog.discovery.directory import look_up
 from raftlog.discovery.entries import ClusterEntry, Founder, NodeEntry
 from raftlog.errors import ZooKeeperUnavailable
 
-WAIT_S = 30.0
 SECRET = "correct-horse"
 
 
@@ -56,7 +55,7 @@ def test_an_ensemble_is_reached_over_tls_and_only_if_its_certificate_is_trusted(
 ) -> None:
     where, certificate = encrypted
     trusting = ClientSettings(zookeeper=where, zookeeper_ca_file=certificate)
-    assert look_up(trusting, timeout_s=WAIT_S).cluster is None
+    assert look_up(trusting, timeout_s=PATIENCE_S).cluster is None
     founder = Founder(node=1, address="127.0.0.1:7401", token="")
     announcer = Announcer(
         DiscoverySettings(zookeeper=where, zookeeper_ca_file=certificate),
@@ -66,9 +65,11 @@ def test_an_ensemble_is_reached_over_tls_and_only_if_its_certificate_is_trusted(
     )
     announcer.start()
     try:
-        wait_for(lambda: bool(look_up(trusting, timeout_s=WAIT_S).nodes), "the entry", WAIT_S)
+        wait_for(
+            lambda: bool(look_up(trusting, timeout_s=PATIENCE_S).nodes), "the entry", PATIENCE_S
+        )
     finally:
-        announcer.stop(WAIT_S)
+        announcer.stop(PATIENCE_S)
     with pytest.raises(ZooKeeperUnavailable):
         look_up(ClientSettings(zookeeper=where), timeout_s=1.0)  # without TLS
     other = a_certificate(tmp_path / "other.p12")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.errors import RaftlogError
 from raftlog.wire.calls import NodeView
@@ -11,7 +11,7 @@ LEADERS_STAY = "raft.preferred_leaders=false"
 """The setting under which a leader moves only because of what the test does."""
 
 
-def leader_of(client: LogClient, topic: str, timeout_s: float = 15.0) -> int:
+def leader_of(client: LogClient, topic: str, timeout_s: float = PATIENCE_S) -> int:
     """The node that leads the topic's group. Waits until one does."""
     leader = 0
 
@@ -27,7 +27,7 @@ def leader_of(client: LogClient, topic: str, timeout_s: float = 15.0) -> int:
     return leader
 
 
-def leader_of_group(client: LogClient, group: int, timeout_s: float = 30.0) -> int:
+def leader_of_group(client: LogClient, group: int, timeout_s: float = PATIENCE_S) -> int:
     """The node that leads the group, such as the key-value store's. Waits until one does."""
     leader = 0
 
@@ -43,6 +43,20 @@ def leader_of_group(client: LogClient, group: int, timeout_s: float = 30.0) -> i
     return leader
 
 
+def let_lead(client: LogClient, group: int, node: int) -> None:
+    """Hand the group's leadership to the node. It is asked again where it has just started, or an
+    election comes in between."""
+
+    def leads() -> bool:
+        try:
+            client.members.transfer(group, node, timeout_s=PATIENCE_S)
+        except RaftlogError:
+            return False
+        return True
+
+    wait_for(leads, f"node {node} to lead group {group}", PATIENCE_S)
+
+
 def groups_led(client: LogClient, *nodes: int) -> dict[int, int] | None:
     """How many groups each of these nodes leads; None if one of them does not answer."""
     try:
@@ -51,7 +65,7 @@ def groups_led(client: LogClient, *nodes: int) -> dict[int, int] | None:
         return None
 
 
-def wait_trimmed(client: LogClient, topic: str, before: int, timeout_s: float = 60.0) -> None:
+def wait_trimmed(client: LogClient, topic: str, before: int, timeout_s: float = PATIENCE_S) -> None:
     """Wait until each replica has applied a trim: until then one may still give the records."""
     group = client.describe_topic(topic).group
 
@@ -65,7 +79,7 @@ def wait_trimmed(client: LogClient, topic: str, before: int, timeout_s: float = 
     wait_for(everywhere, f"all replicas of {topic!r} to apply the trim", timeout_s)
 
 
-def wait_serving(cluster: ProcessCluster, timeout_s: float = 60.0) -> None:
+def wait_serving(cluster: ProcessCluster, timeout_s: float = PATIENCE_S) -> None:
     """Wait until some node answers and knows a leader of the controller."""
     with cluster.client() as client:
 

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.errors import InvalidOption
 from raftlog.spark.checkpoint import read_checkpoint
 from raftlog.spark.plan import plan_digest
 from tests.connector.checkpoints import FILES, KAFKA, NONE, QUERY, RATE, Folder, grown, ours
-
-TIMEOUT_S = 30.0
 
 
 @pytest.fixture
@@ -53,7 +52,7 @@ def test_an_error_shows_no_secret_of_the_location():
 def test_its_plan_is_the_one_that_the_sink_tells_the_log(folder):
     last = read_checkpoint(str(folder.path)).last
     assert last is not None
-    assert last.plan == plan_digest(str(folder.path), QUERY, 2, TIMEOUT_S) != ""
+    assert last.plan == plan_digest(str(folder.path), QUERY, 2, PATIENCE_S) != ""
 
 
 def test_a_batch_that_is_planned_and_not_done_is_repeated(folder):

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from pyspark import SparkFiles
 
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.spark import first_batch
 from raftlog.spark.first_batch import may_be_first_batch
 
 BEGAN_S = 1_700_000_000
-TIMEOUT_S = 30.0
 
 
 @pytest.fixture(autouse=True)
@@ -42,8 +42,8 @@ def ended(checkpoint: Path, batch: int, at_s: float) -> None:
 
 
 def test_a_query_without_an_ended_batch_starts_once(checkpoint: Path) -> None:
-    assert may_be_first_batch(str(checkpoint), TIMEOUT_S)
-    assert not may_be_first_batch(str(checkpoint), TIMEOUT_S), "this process planned its first"
+    assert may_be_first_batch(str(checkpoint), PATIENCE_S)
+    assert not may_be_first_batch(str(checkpoint), PATIENCE_S), "this process planned its first"
 
 
 def test_a_query_whose_last_batch_ended_before_the_application_began_starts(
@@ -52,18 +52,18 @@ def test_a_query_whose_last_batch_ended_before_the_application_began_starts(
     ended(checkpoint, 0, BEGAN_S - 100)
     ended(checkpoint, 1, BEGAN_S - 1)
     (checkpoint / "commits" / ".1.crc").write_bytes(b"crc")  # younger, and no batch
-    assert may_be_first_batch(f"file://{checkpoint}", TIMEOUT_S)
+    assert may_be_first_batch(f"file://{checkpoint}", PATIENCE_S)
 
 
 def test_a_query_whose_batch_ended_since_then_runs(checkpoint: Path) -> None:
     """For instance in a new worker process, as Spark makes one after an idle minute."""
     ended(checkpoint, 0, BEGAN_S - 100)
     ended(checkpoint, 1, BEGAN_S + 1)
-    assert not may_be_first_batch(str(checkpoint), TIMEOUT_S)
+    assert not may_be_first_batch(str(checkpoint), PATIENCE_S)
 
 
 def test_a_checkpoint_that_is_not_known_says_nothing(tmp_path: Path) -> None:
-    assert not may_be_first_batch("", TIMEOUT_S)
-    assert not may_be_first_batch("nowhere://c", TIMEOUT_S)
+    assert not may_be_first_batch("", PATIENCE_S)
+    assert not may_be_first_batch("nowhere://c", PATIENCE_S)
     (tmp_path / "commits").write_text("a file")
-    assert not may_be_first_batch(str(tmp_path), TIMEOUT_S)
+    assert not may_be_first_batch(str(tmp_path), PATIENCE_S)

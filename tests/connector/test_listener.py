@@ -17,12 +17,12 @@ from pyspark.sql.streaming.listener import (
 )
 
 from raftlog import LogClient
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.errors import NodeUnreachable
 from raftlog.spark import listener
 from raftlog.spark.listener import QueryListener, line_of, progress_of
 from raftlog.spark.offsets import Reached, render
 
-DEADLINE_S = 10.0
 OTHERS = json.dumps({"flights": {"0": 5}})
 """As Kafka's source writes its offsets."""
 QUERY, RUN = uuid.UUID(int=1), uuid.UUID(int=2)
@@ -137,7 +137,7 @@ class Held:
 
     def __call__(self) -> LogClient:
         self.asked.set()
-        assert self.released.wait(DEADLINE_S)
+        assert self.released.wait(PATIENCE_S)
         raise NodeUnreachable(address="127.0.0.1:1", problem="nothing listens")
 
 
@@ -154,14 +154,14 @@ def test_a_cluster_that_does_not_answer_neither_delays_spark_nor_fails_it(
     followed = QueryListener(held, log_interval_s=0.0)
     with caplog.at_level(logging.INFO, logger=listener.LOGGER):
         followed.onQueryProgress(QueryProgressEvent(report((ours(15), ours(40)))))
-        assert held.asked.wait(DEADLINE_S)
+        assert held.asked.wait(PATIENCE_S)
         # The thread is stuck: Spark's calls come through all the same.
         followed.onQueryProgress(QueryProgressEvent(report((ours(40), ours(41)), batchId=8)))
         assert followed.latest["delays"].topics[0].records_behind == 1
         error = "NodeUnreachable: gone\nand a traceback"
         followed.onQueryTerminated(QueryTerminatedEvent(QUERY, RUN, error, None))
         held.released.set()
-        assert followed.flush(DEADLINE_S)
+        assert followed.flush(PATIENCE_S)
         followed.close()
     now = followed.latest["delays"]
     assert (now.batch, now.running, now.error) == (8, False, error)

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.spark import checkpoint_files, plan
 from raftlog.spark.plan import IN_FOREACH_BATCH, location_of, plan_digest
 
 QUERY = "5a0d2b8e-0f52-4b55-8a0a-1c2d3e4f5a6b"
-TIMEOUT_S = 30.0
 
 
 @pytest.fixture(autouse=True)
@@ -39,25 +39,25 @@ def write_offsets(folder: Path, batch: int, *, timestamp: int) -> None:
 
 
 def test_a_plan_stays_the_same_until_the_batch_is_planned_again(checkpoint):
-    first = plan_digest(str(checkpoint), QUERY, 3, TIMEOUT_S)
+    first = plan_digest(str(checkpoint), QUERY, 3, PATIENCE_S)
     assert len(first) == 32
     assert int(first, 16) >= 0
-    assert plan_digest(str(checkpoint), QUERY, 3, TIMEOUT_S) == first
+    assert plan_digest(str(checkpoint), QUERY, 3, PATIENCE_S) == first
     write_offsets(checkpoint, 3, timestamp=2)
-    again = plan_digest(str(checkpoint), QUERY, 3, TIMEOUT_S)
+    again = plan_digest(str(checkpoint), QUERY, 3, PATIENCE_S)
     assert again not in (first, "")
 
 
 @pytest.mark.parametrize("form", ["{}", "{}/", "file:{}", "file://{}", "file:{}/"])
 def test_a_local_folder_is_read_in_each_of_hadoops_spellings(checkpoint, form):
-    plain = plan_digest(str(checkpoint), QUERY, 3, TIMEOUT_S)
-    assert plan_digest(form.format(checkpoint), QUERY, 3, TIMEOUT_S) == plain != ""
+    plain = plan_digest(str(checkpoint), QUERY, 3, PATIENCE_S)
+    assert plan_digest(form.format(checkpoint), QUERY, 3, PATIENCE_S) == plain != ""
 
 
 def test_a_write_in_foreach_batch_is_told_which_option_it_lacks(caplog):
-    assert plan_digest("", QUERY, 4, TIMEOUT_S) == ""
+    assert plan_digest("", QUERY, 4, PATIENCE_S) == ""
     for _ in range(2):
-        assert plan_digest("", QUERY, 4, TIMEOUT_S, IN_FOREACH_BATCH) == ""
+        assert plan_digest("", QUERY, 4, PATIENCE_S, IN_FOREACH_BATCH) == ""
     assert len(caplog.records) == 2, "a stream's warning does not replace the other"
     assert "has no option checkpointLocation" in caplog.text
     assert "Give that write the query's checkpointLocation as an option" in caplog.text
@@ -65,17 +65,17 @@ def test_a_write_in_foreach_batch_is_told_which_option_it_lacks(caplog):
 
 def test_the_warning_shows_no_secret_of_the_location(caplog):
     location = "nosuch://KEY:planted@bucket/a?client_secret=planted"
-    assert plan_digest(location, QUERY, 3, TIMEOUT_S) == ""
+    assert plan_digest(location, QUERY, 3, PATIENCE_S) == ""
     assert "nosuch://KEY:***@bucket/a?client_secret=***" in caplog.text
     assert "planted" not in caplog.text
 
 
 def test_what_cannot_be_read_is_no_plan_and_is_reported_once_in_a_process(checkpoint, caplog):
-    assert plan_digest(str(checkpoint), QUERY, 4, TIMEOUT_S) == ""
+    assert plan_digest(str(checkpoint), QUERY, 4, PATIENCE_S) == ""
     assert "known only by the record count" in caplog.text
     assert "FileNotFoundError" in caplog.text
     assert "Give checkpointLocation as an option and with its scheme" in caplog.text
-    assert plan_digest("", QUERY, 4, TIMEOUT_S) == ""
+    assert plan_digest("", QUERY, 4, PATIENCE_S) == ""
     assert len(caplog.records) == 1
 
 
@@ -88,19 +88,19 @@ def test_what_cannot_be_read_is_no_plan_and_is_reported_once_in_a_process(checkp
     ],
 )
 def test_the_reason_is_reported(location, problem, caplog):
-    assert plan_digest(location, QUERY, 0, TIMEOUT_S) == ""
+    assert plan_digest(location, QUERY, 0, PATIENCE_S) == ""
     assert problem in caplog.text
 
 
 def test_the_checkpoint_of_another_query_is_no_plan_of_this_one(checkpoint, caplog):
-    assert plan_digest(str(checkpoint), "another", 3, TIMEOUT_S) == ""
+    assert plan_digest(str(checkpoint), "another", 3, PATIENCE_S) == ""
     assert f"it belongs to query {QUERY}" in caplog.text
 
 
 @pytest.mark.parametrize("metadata", ["", "[]", "3", "{}", "{"])
 def test_a_checkpoint_without_a_query_is_no_error(checkpoint, metadata):
     (checkpoint / "metadata").write_text(metadata)
-    assert plan_digest(str(checkpoint), QUERY, 3, TIMEOUT_S) == ""
+    assert plan_digest(str(checkpoint), QUERY, 3, PATIENCE_S) == ""
 
 
 def test_a_storage_that_does_not_answer_is_given_up_in_time_and_not_asked_again(checkpoint, caplog):
@@ -112,7 +112,7 @@ def test_a_storage_that_does_not_answer_is_given_up_in_time_and_not_asked_again(
     os.close(os.open(checkpoint / "metadata", os.O_WRONLY))  # it is opened, and empty
     for thread in threading.enumerate():
         if thread.name == "raftlog-checkpoint":
-            thread.join(TIMEOUT_S)
+            thread.join(PATIENCE_S)
             assert not thread.is_alive()
 
 

@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from raftlog import TopicInfo
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import DeadlineExceeded, TooMany, UnknownSession
 from raftlog.records.schema_text import parse_schema
@@ -27,7 +28,6 @@ from raftlog.spark.publishing import (
 )
 from raftlog.spark.stream_reader import RaftlogStreamReader
 
-DEADLINE_S = 30.0
 NEVER_S = 3600.0
 CLUSTER = ConnectionOptions(bootstrap_servers="127.0.0.1:1", zookeeper="", request_timeout_s=1.0)
 
@@ -63,7 +63,7 @@ class Published:
 
     def __call__(self, position: GroupPosition) -> None:
         self.begun.set()
-        assert self.release.wait(DEADLINE_S)
+        assert self.release.wait(PATIENCE_S)
         if self._refusals:
             raise self._refusals.pop(0)
         self.offsets.append(position.offset)
@@ -98,13 +98,13 @@ def test_one_call_is_in_flight_and_a_flush_does_not_wait_for_the_interval() -> N
     published = Published(held=True)
     publisher = PositionPublisher(published, interval_s=NEVER_S)
     publisher.offer([at(1)])
-    assert published.begun.wait(DEADLINE_S)
+    assert published.begun.wait(PATIENCE_S)
     assert not publisher.flush(0.01), "the first call is still in flight"
     for offset in (2, 3, 4):
         publisher.offer([at(offset)])
     assert not publisher.flush(0.01), "another call would be in flight at once"
     published.release.set()
-    assert publisher.flush(DEADLINE_S)
+    assert publisher.flush(PATIENCE_S)
     assert published.offsets == [1, 4]
 
 
@@ -114,12 +114,12 @@ def test_only_a_query_that_ends_waits_for_its_last_position(
     published = Published()
     publisher = PositionPublisher(published, interval_s=NEVER_S)
     monkeypatch.setitem(publishing._publishers, os.getpid(), publisher)
-    monkeypatch.setattr(publishing, "FLUSH_TIMEOUT_S", DEADLINE_S)
+    monkeypatch.setattr(publishing, "FLUSH_TIMEOUT_S", PATIENCE_S)
     given = {"subscribe": "flights", "groupId": "etl"}
     reader = RaftlogStreamReader(source_options(given, Endpoint.STREAM_SOURCE), StructType())
     reader._topics = {"flights": topic("flights")}
     reader._publish(render({"flights": Reached(incarnation="a", end=1)}), ends=False)
-    assert publisher.flush(DEADLINE_S)
+    assert publisher.flush(PATIENCE_S)
     reader._publish(render({"flights": Reached(incarnation="a", end=2)}), ends=False)
     assert published.offsets == [1]
     reader._publish(render({"flights": Reached(incarnation="a", end=3)}), ends=True)
@@ -130,7 +130,7 @@ def test_an_unknown_session_is_tried_once_more() -> None:
     published = Published([UnknownSession(session=1)])
     publisher = PositionPublisher(published, interval_s=0.0)
     publisher.offer([at(1)])
-    assert publisher.flush(DEADLINE_S)
+    assert publisher.flush(PATIENCE_S)
     assert published.offsets == [1]
 
 
@@ -143,7 +143,7 @@ def test_errors_are_a_warning_once_a_kind_and_the_position_may_come_again(
     with caplog.at_level(logging.WARNING, logger="raftlog.spark"):
         for _ in range(4):
             publisher.offer([at(1)])
-            assert publisher.flush(DEADLINE_S)
+            assert publisher.flush(PATIENCE_S)
     assert published.offsets == [1]
     kinds = [record.getMessage() for record in caplog.records]
     assert len(kinds) == 2

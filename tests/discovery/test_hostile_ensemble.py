@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from raftlog.chaos.cluster import wait_for
+from raftlog.chaos.cluster import PATIENCE_S, wait_for
 from raftlog.config import ClientSettings
 from raftlog.config_ensemble import DiscoverySettings
 from raftlog.discovery.announcer import Announcer
@@ -21,7 +21,6 @@ from tests.discovery.listening import Listening
 
 pytestmark = pytest.mark.slow
 
-WAIT_S = 30.0
 WELCOME = welcome(1000)
 
 ANSWERS: dict[str, Callable[[int], bytes]] = {
@@ -94,6 +93,6 @@ def test_a_node_gets_over_an_answer_that_ends_kazoo_s_thread(impostor: Impostor,
     )
     announcer.start()
     try:
-        wait_for(lambda: impostor.connections >= 3, "the node to come back", WAIT_S)
+        wait_for(lambda: impostor.connections >= 3, "the node to come back", PATIENCE_S)
     finally:
-        announcer.stop(WAIT_S)
+        announcer.stop(PATIENCE_S)

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.machines.commands import TopicInfo
 
@@ -69,7 +69,7 @@ class NodeWatch:
         print(figures)
         assert growth < GROWTH_BYTES_MAX + more_bytes, figures
         most = self._open_files + OPEN_FILES_MORE_MAX
-        wait_for(lambda: self.open_files() <= most, f"at most {most} open files", 30)
+        wait_for(lambda: self.open_files() <= most, f"at most {most} open files", PATIENCE_S)
         return figures
 
     def rss_bytes(self) -> int:

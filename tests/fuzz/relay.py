@@ -9,11 +9,10 @@ from dataclasses import replace
 
 import grpc
 
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.wire.calls import CALLS, DESCRIBE_CLUSTER, SERVICE
 from raftlog.wire.codec import decode_reply, encode_reply
 from raftlog.wire.group_calls import NodeAddress
-
-CALL_TIMEOUT_S = 20.0
 
 
 class Relay:
@@ -43,7 +42,7 @@ class Relay:
         def forward(data: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
             call = self._channel.unary_stream(f"/{SERVICE}/{method}")
             try:
-                for reply in call(data, timeout=CALL_TIMEOUT_S):
+                for reply in call(data, timeout=PATIENCE_S):
                     yield self._changed(method, reply)
             except grpc.RpcError as error:
                 context.set_trailing_metadata(error.trailing_metadata())

@@ -35,7 +35,6 @@ CHANCE = st.integers(0, 2**63).map(random.Random)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("decoder", samples())
 def test_a_broken_message_is_a_value_or_malformed(decoder: str, count: int) -> None:
@@ -51,7 +50,6 @@ def test_a_broken_message_is_a_value_or_malformed(decoder: str, count: int) -> N
     check()
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("method", CALLS)
 def test_a_broken_request_that_is_accepted_means_something(method: str, count: int) -> None:
@@ -70,7 +68,6 @@ def test_a_broken_request_that_is_accepted_means_something(method: str, count: i
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("count", [200, pytest.param(5_000, marks=pytest.mark.soak)])
 def test_a_broken_peer_frame_that_is_accepted_means_something(count: int) -> None:
     @settings(max_examples=count)
@@ -85,7 +82,6 @@ def test_a_broken_peer_frame_that_is_accepted_means_something(count: int) -> Non
     check()
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("count", [200, pytest.param(5_000, marks=pytest.mark.soak)])
 def test_a_broken_state_that_is_accepted_is_a_machines(count: int) -> None:
     @settings(max_examples=count)

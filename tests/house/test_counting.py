@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.errors import NoQuorum, TopicNotFound
 from tests.house import prose, structure, tracing
 from tests.house.structure import callable_aliases, cycles, is_callable, top_of
@@ -131,7 +132,7 @@ def test_the_files_that_run_are_noted_in_every_thread_and_no_longer_than_asked(
     with tracing.traced() as times:
         thread = threading.Thread(target=lambda: str(NoQuorum(what="a read").cause))
         thread.start()
-        thread.join(10)
+        thread.join(PATIENCE_S)
         ast.parse("x = 'not of the product'")
     assert sys.getprofile() is None
     assert times

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from raftlog.chaos.cluster import PATIENCE_S
 from tests.machines.scenes import TOPIC, Scene, batch, key, reference
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -145,7 +146,7 @@ def test_state_hash_does_not_depend_on_the_process() -> None:
             env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(_ROOT)},
             check=True,
             capture_output=True,
-            timeout=60,
+            timeout=PATIENCE_S,
         ).stdout
         for hash_seed in ("1", "2")
     }

@@ -7,6 +7,7 @@ import threading
 import pytest
 from prometheus_client import CollectorRegistry
 
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.metrics.counts import BEGUN, WON, Counts
 
 
@@ -56,7 +57,7 @@ def test_writes_are_timed_on_any_thread_and_give_what_they_give() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE_S)
     assert found == [7] * 4
     assert value(counts.registry, "raftlog_disk_write_seconds_count") == 4
 

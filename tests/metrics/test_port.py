@@ -14,14 +14,12 @@ from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.parser import text_string_to_metric_families
 
 from raftlog import changing_files
-from raftlog.chaos.cluster import free_ports
+from raftlog.chaos.cluster import PATIENCE_S, free_ports
 from raftlog.config_metrics import Listen, MetricsSettings
 from raftlog.errors import AddressInUse, InvalidOption
 from raftlog.metrics import port as metrics_port
 from raftlog.metrics.port import MetricsPort
 from tests.metrics.certificates import certificate_files
-
-WAIT_S = 20.0
 
 problems: list[str] = []
 """What ports said of files that were replaced."""
@@ -54,9 +52,9 @@ def asked(
 ) -> tuple[int, str]:
     """Status and text."""
     if tls is None:
-        connection = http.client.HTTPConnection(*listen, timeout=WAIT_S)
+        connection = http.client.HTTPConnection(*listen, timeout=PATIENCE_S)
     else:
-        connection = http.client.HTTPSConnection(*listen, timeout=WAIT_S, context=tls)
+        connection = http.client.HTTPSConnection(*listen, timeout=PATIENCE_S, context=tls)
     with closing(connection):
         headers = {} if token is None else {"Authorization": token}
         connection.request(method, path, headers=headers)
@@ -144,14 +142,14 @@ def test_connections_that_say_nothing_end_and_those_beyond_the_bound_are_closed(
 ) -> None:
     monkeypatch.setattr(metrics_port, "_SILENT_S", 0.5)
     with answering(MetricsSettings(requests_max=2)) as listen:
-        silent = [socket.create_connection(listen, timeout=WAIT_S) for _ in range(2)]
-        with closing(socket.create_connection(listen, timeout=WAIT_S)) as beyond:
+        silent = [socket.create_connection(listen, timeout=PATIENCE_S) for _ in range(2)]
+        with closing(socket.create_connection(listen, timeout=PATIENCE_S)) as beyond:
             assert beyond.recv(1) == b"", "closed at once"
         for each in silent:
             with closing(each):
                 assert each.recv(1) == b"", "closed after a while"
         assert _soon(listen) == 200
-        with closing(socket.create_connection(listen, timeout=WAIT_S)) as nonsense:
+        with closing(socket.create_connection(listen, timeout=PATIENCE_S)) as nonsense:
             nonsense.sendall(b"\xff" * 100_000)
         assert _soon(listen) == 200
 

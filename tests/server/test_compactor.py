@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from raftlog.chaos.cluster import wait_for
+from raftlog.chaos.cluster import PATIENCE_S, wait_for
 from raftlog.compaction.compact import compact
 from raftlog.compaction.worker import LOCK_NAME
 from raftlog.core.types import GroupId, LogIndex, Term
@@ -39,7 +39,6 @@ JOB = CompactionJob(
     urgent=False,
     kept=frozenset(),
 )
-ENDS_S = 30.0
 
 
 @pytest.fixture
@@ -94,7 +93,7 @@ def test_an_idle_process_ends_and_the_next_job_starts_another(tmp_path: Path) ->
     compactor = Compactor(tmp_path, 0.5, module="tests.server.hasty_compaction")
     try:
         compactor.run(JOB)
-        wait_for(lambda: children([os.getpid()])[os.getpid()] == [], "it to end", ENDS_S)
+        wait_for(lambda: children([os.getpid()])[os.getpid()] == [], "it to end", PATIENCE_S)
         assert isinstance(compactor.run(JOB), CorruptFile)
     finally:
         compactor.stop()
@@ -107,7 +106,7 @@ def test_a_process_whose_node_was_killed_ends_quietly(tmp_path: Path) -> None:
         assert process.stdout is not None
         process.stdout.close()
         process.stdout = None
-        _, said = process.communicate(encode_job(JOB), timeout=ENDS_S)
+        _, said = process.communicate(encode_job(JOB), timeout=PATIENCE_S)
     assert (process.returncode, said) == (0, b"")
 
 
@@ -123,8 +122,8 @@ def test_a_process_whose_node_was_killed_makes_nothing_of_its_job(tmp_path: Path
         assert process.stdin is not None
         process.stdin.write(encode_job(job))
         process.stdin.flush()
-        wait_for((tmp_path / LOCK_NAME).exists, "the job to begin", ENDS_S)
-        said, _ = process.communicate(timeout=ENDS_S)
+        wait_for((tmp_path / LOCK_NAME).exists, "the job to begin", PATIENCE_S)
+        said, _ = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, said) == (0, b"")
     assert [name for name in scene.fs.list(job.folder) if name not in before] == []
     assert isinstance(compact(scene.fs, job), Image), "another process can do it"

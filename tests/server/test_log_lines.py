@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+from raftlog.chaos.cluster import PATIENCE_S
+
 TOKEN = "raftlog_" + "planted-" * 6
 KEY = "-----BEGIN PRIVATE KEY-----\nplanted\n-----END PRIVATE KEY-----\n"
 PROGRAM = """
@@ -24,7 +26,7 @@ def test_a_secret_in_a_value_is_not_logged_and_the_rest_is() -> None:
         input=json.dumps(given),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=True,
     )
     line = json.loads(ran.stderr)

@@ -6,10 +6,8 @@ import asyncio
 import random
 from collections.abc import Iterable
 
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.server.order import SenderOrder
-
-PATIENT_S = 30.0
-"""Longer than a test may take: a turn that comes only by this wait fails the test."""
 
 
 async def admitted(order: SenderOrder, calls: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
@@ -21,7 +19,7 @@ async def admitted(order: SenderOrder, calls: Iterable[tuple[str, int]]) -> list
         passed.append((sender, number))
         order.proposed(sender, number)
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         await asyncio.gather(*(call(sender, number) for sender, number in calls))
     return passed
 
@@ -29,14 +27,14 @@ async def admitted(order: SenderOrder, calls: Iterable[tuple[str, int]]) -> list
 def test_shuffled_calls_of_many_senders_pass_in_each_senders_order() -> None:
     calls = [(sender, number) for sender in "abc" for number in range(20)]
     random.Random(7).shuffle(calls)
-    order = SenderOrder(wait_max_s=PATIENT_S, senders_max=10)
+    order = SenderOrder(wait_max_s=PATIENCE_S, senders_max=10)
     passed = asyncio.run(admitted(order, calls))
     for sender in "abc":
         assert [number for each, number in passed if each == sender] == list(range(20))
 
 
 def test_a_resend_passes_at_once_and_changes_no_turn() -> None:
-    order = SenderOrder(wait_max_s=PATIENT_S, senders_max=10)
+    order = SenderOrder(wait_max_s=PATIENCE_S, senders_max=10)
     asyncio.run(admitted(order, [("a", 0), ("a", 1), ("a", 2)]))
     assert asyncio.run(admitted(order, [("a", 1), ("a", 4), ("a", 3)])) == [
         ("a", 1),

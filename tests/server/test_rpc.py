@@ -11,6 +11,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.config import ServerSettings
 from raftlog.config_auth import AuthSettings
 from raftlog.config_tracing import TracingSettings
@@ -123,7 +124,7 @@ def test_a_refused_write_does_not_keep_its_bytes_until_a_garbage_collection(
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
             for _ in range(3):
                 with pytest.raises(grpc.aio.AioRpcError):
-                    await channel.unary_unary(f"/{SERVICE}/Append")(REQUEST, timeout=20)
+                    await channel.unary_unary(f"/{SERVICE}/Append")(REQUEST, timeout=PATIENCE_S)
         await server.stop(None)
 
     asyncio.run(run())

@@ -6,10 +6,9 @@ import asyncio
 import threading
 from collections.abc import Callable
 
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.errors import DiskFailed
 from raftlog.server.workers import Workers
-
-DEADLINE_S = 10.0
 
 
 def never(error: BaseException) -> None:
@@ -51,7 +50,7 @@ def test_no_more_pieces_run_at_a_time_than_there_are_workers_but_as_many() -> No
             with lock:
                 running += 1
                 highest = max(highest, running)
-            together.wait(DEADLINE_S)  # only three at once get past it
+            together.wait(PATIENCE_S)  # only three at once get past it
             with lock:
                 running -= 1
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from raftlog.chaos.cluster import PATIENCE_S
 from tests.costs import count
 from tests.simulation.cluster import ACKNOWLEDGED_MIN, Result, Simulation, drawn
 from tests.simulation.run import Failure, run_seeds
@@ -184,5 +185,5 @@ def test_a_seed_is_the_same_history_in_every_process() -> None:
         for hash_seed in ("1", "2")
     ]
     for process in processes:
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=PATIENCE_S)
         assert f"seed 3: trace {here}\n" in output

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import pytest
 from pyspark.sql.streaming import StreamingQuery
 
-from raftlog.chaos.cluster import ProcessCluster, free_ports, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, free_ports, wait_for
 from raftlog.client.log_client import LogClient
-from tests.cluster.joining import PATIENCE_S, Joined
+from tests.cluster.joining import Joined
 from tests.spark.conftest import LOOK_INTERVAL_S, Lab, wait_until
 
 NODES = 6
@@ -161,7 +160,6 @@ def flowing(spark, folder: Path) -> Iterator[tuple[Changes, Flow, Lab]]:
         yield changes, flow, lab
 
 
-@pytest.mark.timeout(500)
 def test_streams_and_batches_go_on_over_every_change_of_the_cluster(spark, tmp_path: Path) -> None:
     """The queries were told of nodes 1 to 3, and read from observers where there are some. Every
     row comes once, in order, and each batch finds all rows, over each change and after it."""

@@ -122,7 +122,6 @@ def held(runs: RelayRuns, query: str) -> tuple[int, int]:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(900)
 def test_each_row_arrives_once_though_its_place_changes_and_the_driver_is_killed(
     cluster: ProcessCluster, client: LogClient, tmp_path: Path
 ) -> None:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.cluster.joining import with_observers
 from tests.spark.conftest import Lab, wait_until
 
 
-@pytest.mark.timeout(300)
 def test_a_stream_and_a_batch_read_from_an_observer_and_go_on_without_it(
     spark, tmp_path: Path
 ) -> None:

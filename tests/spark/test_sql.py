@@ -10,6 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 import raftlog.spark
+from raftlog.chaos.cluster import PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -102,5 +103,5 @@ def test_a_thread_of_the_users_own_finds_the_format(spark, topic, client, cluste
         return ids(rows)
 
     with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(copy).result(120) == list(range(10))
+        assert pool.submit(copy).result(PATIENCE_S) == list(range(10))
     assert client.read_high_water_mark(name).high_water_mark == 10

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.core.types import EMPTY_PAYLOAD, Payload
 from raftlog.storage.payload_cache import PAYLOAD_OVERHEAD_BYTES, PayloadCache
 
@@ -112,5 +113,5 @@ def test_a_log_may_be_released_on_another_thread() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_S)
     assert cache.used_bytes == 0

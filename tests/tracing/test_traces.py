@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.client.connection import Connection
 from raftlog.config import ClientSettings, Settings
 from raftlog.config_tracing import TracingSettings
@@ -44,7 +45,7 @@ def test_without_traces_nothing_of_opentelemetry_is_loaded() -> None:
         "raftlog.connect('127.0.0.1:1').close()\n"
         "assert not [name for name in sys.modules if name.startswith('opentelemetry')]\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=PATIENCE_S)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import grpc.aio
 import pytest
 from structlog.testing import capture_logs
 
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.core.messages import PeerMessage, VoteReply
 from raftlog.core.types import FORMAT_STAMP, NodeId
 from raftlog.errors import FormatUnsupported, MalformedRequest, NodeRemoved, RaftlogError
@@ -29,8 +30,6 @@ from raftlog.wire.codec import (
     encode_welcome,
 )
 from raftlog.wire.peer_greetings import PeerHello, PeerWelcome
-
-WAIT_S = 20.0
 
 
 @dataclass(slots=True)
@@ -110,7 +109,7 @@ def test_a_peer_of_another_format_is_rejected_with_what_to_do(stamp: str, shown:
     """A program from before the greeting had a format leaves it empty."""
 
     async def run() -> RaftlogError:
-        async with asyncio.timeout(WAIT_S), listening(Receiver()) as channel:
+        async with asyncio.timeout(PATIENCE_S), listening(Receiver()) as channel:
             stream = channel.stream_stream(f"/{PEER_SERVICE}/Stream")()
             await stream.write(encode_hello(replace(hello(), format=stamp)))
             with pytest.raises(grpc.aio.AioRpcError):
@@ -171,7 +170,7 @@ def test_a_peer_is_lost_when_its_last_stream_has_ended() -> None:
     async def run() -> None:
         receiver = Receiver()
         reply = VoteReply(group=1, sender=NodeId(2), to=NodeId(1), term=1, granted=False, pre=True)
-        async with asyncio.timeout(WAIT_S), listening(receiver) as channel:
+        async with asyncio.timeout(PATIENCE_S), listening(receiver) as channel:
             lost, alive = await opened(channel), await opened(channel)
             await lost.done_writing()
             assert await lost.read() is grpc.aio.EOF
@@ -195,7 +194,7 @@ def test_a_process_that_lives_after_the_next_one_came_is_told_of_once(
         """What is logged when a process speaks after a later one came, or one after the other."""
         receiver = Receiver()
         reply = VoteReply(group=1, sender=NodeId(2), to=NodeId(1), term=1, granted=False, pre=True)
-        async with asyncio.timeout(WAIT_S), listening(receiver) as channel:
+        async with asyncio.timeout(PATIENCE_S), listening(receiver) as channel:
             streams = {boot: await opened(channel, boot) for boot in ("former", "later")}
             with capture_logs() as logged:
                 for number in range(1, 4):
@@ -219,7 +218,7 @@ def test_a_peer_that_is_removed_meanwhile_is_told_at_its_next_word() -> None:
     async def run() -> None:
         receiver = Receiver()
         reply = VoteReply(group=1, sender=NodeId(2), to=NodeId(1), term=1, granted=False, pre=True)
-        async with asyncio.timeout(WAIT_S), listening(receiver) as channel:
+        async with asyncio.timeout(PATIENCE_S), listening(receiver) as channel:
             stream = await opened(channel)
             receiver.removed.add(2)
             await stream.write(encode_peer_messages([reply]))

@@ -9,14 +9,13 @@ from contextlib import asynccontextmanager
 import grpc.aio
 import pytest
 
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.core.types import GroupId
 from raftlog.errors import NotLeader
 from raftlog.server.leader_calls import ask_leader
 from raftlog.transport.link import CHANNEL_OPTIONS
 from raftlog.transport.peer_channels import PeerChannels
 from raftlog.wire.calls import DESCRIBE_CLUSTER, ClusterDescription, DescribeCluster
-
-WAIT_S = 30.0
 
 
 @asynccontextmanager
@@ -49,14 +48,14 @@ def test_a_call_that_is_under_way_when_its_channel_is_let_go_has_its_answer() ->
         async with answering(may_answer) as (address, asked):
             first = channels.to_any(address, CHANNEL_OPTIONS)
             assert channels.to_any(address, CHANNEL_OPTIONS) is first
-            call = asyncio.ensure_future(first.unary_unary("/s/Ask")(b"x", timeout=WAIT_S))
-            await asyncio.wait_for(asked.wait(), WAIT_S)
+            call = asyncio.ensure_future(first.unary_unary("/s/Ask")(b"x", timeout=PATIENCE_S))
+            await asyncio.wait_for(asked.wait(), PATIENCE_S)
             channels.let_go(address)
             assert channels.to_any(address, CHANNEL_OPTIONS) is not first
             for _ in range(100):
                 await asyncio.sleep(0)  # here it would be cut off
             may_answer.set()
-            assert await asyncio.wait_for(call, WAIT_S) == b"x"
+            assert await asyncio.wait_for(call, PATIENCE_S) == b"x"
             await channels.close()
 
     asyncio.run(run())
@@ -71,14 +70,13 @@ def test_where_nobody_answers_no_channel_is_kept() -> None:
         before = channels.to_any(nowhere, CHANNEL_OPTIONS)
 
         async def not_here(_: DescribeCluster) -> ClusterDescription:
-            raise NotLeader(group=GroupId(1), leader=2, address=nowhere)
+            raise NotLeader(group=GroupId(1), node=1, what="topic 't'", leader=2, address=nowhere)
 
-        with pytest.raises(NotLeader):
+        with pytest.raises(NotLeader, match=r"Node 1 does not lead topic 't' \(group 1\)"):
             await ask_leader(
                 DESCRIBE_CLUSTER,
                 not_here,
                 DescribeCluster(),
-                group=GroupId(1),
                 others=[nowhere],
                 channels=channels,
                 try_timeout_s=5.0,

@@ -211,7 +211,9 @@ def test_a_request_without_a_part_it_needs_is_malformed():
 
 def _some_errors() -> list[errors.RaftlogError]:
     return [
-        errors.NotLeader(group=3, leader=2, address="127.0.0.1:7402"),
+        errors.NotLeader(
+            group=3, node=1, what="topic 'flights'", leader=2, address="127.0.0.1:7402"
+        ),
         errors.OffsetTrimmed(topic="flights", requested=10, earliest=500, end=900),
         errors.SchemaMismatch(topic="flüge", difference="  missing: a INT\n  extra:   b"),
         errors.CorruptFile(file="x.log", position=12, problem="its CRC differs"),
