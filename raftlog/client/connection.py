@@ -353,7 +353,7 @@ class Connection:
         return self._leaders.get(group) or self.next_address()
 
     def next_address(self, among: Sequence[str] = ()) -> str:
-        """The node, or the one of `among`, that was not asked for the longest time. Starts anywhere,
+        """The node, or that of `among`, that was not asked for the longest time. Starts anywhere,
         so that clients spread.
 
         Leaves out a node that just gave no answer; if there is no other among these, any that the
