@@ -467,7 +467,14 @@ def test_no_lease_holds_once_another_leader_is_elected() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(1_000, 1_200, 10))
+@pytest.mark.parametrize(
+    "first",
+    [
+        1_000,
+        1_010,
+        *(pytest.param(each, marks=pytest.mark.soak) for each in range(1_020, 1_200, 10)),
+    ],
+)
 def test_no_lease_holds_once_another_leader_is_elected_in_hundreds_of_networks(first: int) -> None:
     assert sum(Wild(seed).go(600) for seed in range(first, first + 10)) > 10 * 50
 
