@@ -14,6 +14,7 @@ from raftlog.image.incoming import INCOMING_PREFIX, Incoming, Missing, install, 
 from raftlog.image.machine import restored
 from raftlog.image.manifest import Image, leftovers, read_image, write_image
 from raftlog.image.snapshot_file import read_snapshot
+from raftlog.machines.group_info import KvInfo
 from raftlog.storage.fresh import put_in_place
 from raftlog.storage.log import GroupLog
 from tests.compaction.topic_scene import FOLDER, SMALL, TopicScene
@@ -168,6 +169,25 @@ def test_history_whose_records_are_not_those_that_the_manifest_means_is_refused(
     refused = receiver.finish(sent.name)
     assert isinstance(refused, CorruptFile)
     assert "are not those that its manifest means" in refused.problem
+
+
+def test_a_snapshot_of_another_machine_is_refused_though_its_file_is_whole() -> None:
+    fs = behind().fs
+    another = KvInfo(group=TOPIC.group, voters=TOPIC.voters, created_us=0, rules=1)
+    receiver = Incoming(fs, FOLDER, another)
+    newest = SENDER.image.snapshots[-1]
+    receiver.begin(SENDER.image, SENDER.image.names() - {newest.name}, len(SENT[newest.name]))
+    receiver.write(newest.name, 0, SENT[newest.name])
+    refused = receiver.finish(newest.name)
+    assert isinstance(refused, CorruptFile)
+    assert refused.problem == "it is the state of another machine"
+
+
+def test_what_came_is_checked_without_leaving_a_file_open() -> None:
+    fs = behind().fs
+    before = fs.open_files
+    received(fs)
+    assert fs.open_files == before
 
 
 class Killed(BaseException):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from raftlog.core.types import GroupId, Offset
 from tests.multiraft.compaction_scene import EVERY, Scene
 
@@ -33,6 +35,27 @@ def test_few_history_files_are_open_and_those_used_last_stay() -> None:
     assert image.history_file_with(starts[0]) is first, "it was used since the others"
     image.close()
     assert scene.fs.open_files == before
+
+
+def test_another_image_keeps_the_files_that_both_have_open() -> None:
+    scene = Scene()
+    scene.small_file_bytes = 0
+    scene.write(4 * EVERY)
+    scene.compact_all()
+    image = scene.topics[GroupId(1)].image
+    first, *others = image.manifest.history
+    files = {each: image.history_file_with(each.start) for each in (first, others[0])}
+    for info, file in files.items():
+        assert list(file.row_groups_between(info.start, info.end))
+    before = scene.fs.open_files
+    trimmed = replace(
+        image.manifest, generation=image.manifest.generation + 1, history=tuple(others)
+    )
+    assert image.take(trimmed) == {first.name}
+    assert scene.fs.open_files == before - 1
+    assert image.history_file_with(others[0].start) is files[others[0]]
+    assert image.take(trimmed, frozenset({others[0].name})) == set()
+    assert image.history_file_with(others[0].start) is not files[others[0]], "it is another file"
 
 
 def test_a_record_is_read_from_the_file_that_holds_it() -> None:

@@ -19,7 +19,7 @@ from raftlog.core.types import (
     Term,
 )
 from raftlog.errors import CorruptFile, DiskFull, Internal, Overloaded
-from raftlog.image.manifest import MANIFEST_COPIES, read_image
+from raftlog.image.manifest import MANIFEST_COPIES, Image, read_image
 from raftlog.machines.commands import RegisterNode, Rules, SnapshotPoint
 from raftlog.machines.group_info import CONTROLLER
 from raftlog.machines.rules import RULES_LATEST
@@ -304,6 +304,25 @@ def test_after_a_restart_what_is_in_history_is_compared_as_before() -> None:
     assert asked.point == compacted.index
     histories.heard(asked)
     assert histories.answer().digest == compacted.history_digest != b""
+
+
+def test_a_log_goes_on_from_an_image_whose_last_entry_it_holds_with_the_same_state() -> None:
+    scene = Scene()
+    scene.write(2 * EVERY)
+    scene.compact_all()
+    local = scene.topics[GroupId(1)]
+    image = local.image.manifest
+    newest = image.snapshots[-1]
+
+    def ending_with(**others: object) -> Image:
+        snapshot = replace(newest, **others)
+        return replace(image, snapshots=(*image.snapshots[:-1], snapshot))
+
+    assert local.may_go_on_from(image)
+    assert not local.may_go_on_from(ending_with(state_hash=bytes(len(newest.state_hash))))
+    assert not local.may_go_on_from(ending_with(term=Term(newest.term + 1)))
+    beyond = LogIndex(local.replica.log.durable_index + 1)
+    assert not local.may_go_on_from(ending_with(index=beyond))
 
 
 def test_a_manifest_that_finds_no_room_is_written_later() -> None:

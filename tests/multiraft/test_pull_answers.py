@@ -120,3 +120,26 @@ def test_an_observer_is_told_of_no_entry_that_is_not_known_to_be_committed(
     answer, _ = parent.sent
     assert isinstance(answer, PulledEntries)
     assert (answer.leader, answer.prev_index, answer.prev_term) == (TWO, 0, 0)
+
+
+def test_an_observer_is_given_no_more_than_is_known_to_be_committed(tmp_path: Path) -> None:
+    parent = Parent(tmp_path)
+    parent.create(ONE, TWO)
+    leads = AppendRequest(
+        group=GROUP,
+        sender=TWO,
+        to=ONE,
+        term=Term(1),
+        prev_index=NO_INDEX,
+        prev_term=Term(0),
+        entries=tuple(
+            Entry(LogIndex(index), Term(1), EntryKind.NOOP, EMPTY_PAYLOAD) for index in (1, 2, 3)
+        ),
+        commit_index=LogIndex(1),
+    )
+    parent.multiraft.receive(TWO, [leads])
+    parent.run_pending()
+    parent.pull(GROUP)
+    answer, _ = parent.sent
+    assert isinstance(answer, PulledEntries)
+    assert [each.index for each in answer.entries] == [answer.commit_index] == [1]

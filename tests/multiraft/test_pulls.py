@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,6 +21,8 @@ from raftlog.core.types import (
     Payload,
     Term,
 )
+from raftlog.errors import CorruptFile
+from raftlog.image.damage import DamagedLog
 from raftlog.machines.commands import AddNode, Command, CreateTopic, RegisterNode
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.multiraft.local_replica import LocalReplica
@@ -27,6 +30,7 @@ from raftlog.multiraft.pulls import _Asked
 from raftlog.wire.codec import encode_command
 from tests.machines.scenes import SCHEMA
 from tests.multiraft.test_placed_replicas import Node
+from tests.multiraft.test_quarantine import SEGMENT, SEGMENT_ID, flip
 from tests.multiraft.test_refused_messages import NODES, started
 from tests.storage.memory import MemoryFileSystem
 
@@ -237,6 +241,59 @@ def test_what_was_not_asked_for_changes_nothing() -> None:
     puller.hear(TWO, done(request))
     puller.hear(TWO, came)
     assert puller.local().raft.log.last_index == 0, "that request was answered whole"
+
+
+def test_an_answer_for_a_group_that_was_not_asked_for_changes_nothing() -> None:
+    puller = observing(TWO)
+    puller.local().installing = True
+    request = puller.ask()
+    assert not nodes_asked([request], GROUP)
+    puller.local().installing = False
+    asked = next(row for row in request.rows if row.group == CONTROLLER_GROUP)
+    row = replace(asked, group=GROUP, index=NO_INDEX, term=Term(0))
+    puller.hear(TWO, puller.entries(replace(request, rows=(row,)), GROUP))
+    assert puller.local().raft.log.last_index == 0
+
+
+def test_an_answer_for_a_replica_that_is_gone_or_gets_an_image_changes_nothing() -> None:
+    puller = observing(TWO)
+    came = puller.entries(puller.ask(), GROUP)
+    local = puller.local()
+    local.installing = True
+    puller.hear(TWO, came)
+    assert local.raft.log.last_index == 0
+    local.installing = False
+    damage = CorruptFile(file="groups/1", position=0, problem="its log is gone")
+    puller.multiraft.repairs.found(local, DamagedLog(damage))
+    assert GROUP not in puller.multiraft.replicas
+    puller.hear(TWO, came)
+    assert puller.local() is not local
+    assert puller.local().raft.log.last_index == 0
+
+
+def test_a_replica_that_gets_an_image_observes_only_once_it_is_installed() -> None:
+    puller = observing(TWO)
+    local = puller.local()
+    local.installing = True
+    puller.pull(PULL_TICKS)
+    assert not local.observing
+    local.installing = False
+    puller.pull(PULL_TICKS)
+    assert local.observing
+
+
+def test_an_observer_fills_a_damaged_replica_again_though_no_leader_speaks_to_it() -> None:
+    before = observing()
+    before.pull(2 * PULL_TICKS)
+    before.multiraft.stop()
+    before.multiraft.close()
+    flip(before.disk, SEGMENT, SEGMENT_ID)
+    again = Puller(disk=before.disk)
+    again.logs = before.logs
+    assert again.multiraft.replicas.quarantined.keys() == {GROUP}
+    again.pull(3 * PULL_TICKS)
+    assert not again.multiraft.replicas.quarantined
+    assert again.local().replica.applied_index == len(again.logs[GROUP])
 
 
 def test_an_observer_below_its_parents_logs_serves_no_read_until_it_has_caught_up() -> None:

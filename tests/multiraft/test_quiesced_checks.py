@@ -12,6 +12,8 @@ import pytest
 
 from raftlog.core.messages import Heartbeat, NodeHeartbeat, PeerMessage, VoteRequest
 from raftlog.core.types import CONTROLLER_GROUP, NodeId
+from raftlog.errors import CorruptFile
+from raftlog.image.damage import DamagedLog
 from tests.multiraft.leading import ONE, THREE, TWO, LeadingNode, heartbeat
 from tests.multiraft.resting import RESTING
 from tests.multiraft.test_refused_messages import started
@@ -83,6 +85,22 @@ def test_a_leader_asks_its_followers_again_and_again() -> None:
         assert asked
         assert all(each.quiesce_round > 0 for each in asked)
         assert raft.quiesced, "its follower agreed again"
+
+
+def test_a_replica_that_is_gone_before_its_check_is_not_checked() -> None:
+    node = LeadingNode(quiesce_refresh_ticks=REFRESH_TICKS)
+    local = node.local(1)
+    node.wait(lambda: local.raft.quiesced)
+    for _ in range(RESTING.idle_ticks_max + 1):
+        node.tick()
+    cause = CorruptFile(file="groups/1", position=0, problem="its log is gone")
+    node.multiraft.repairs.found(local, DamagedLog(cause))
+    node.driver.run()
+    for _ in range(REFRESH_TICKS + STEP_TICKS):
+        node.multiraft.tick()
+        node.driver.run()
+    assert node.local(1) is not local
+    assert node.local(1).raft.recovering
 
 
 @pytest.mark.parametrize(

@@ -198,6 +198,16 @@ def test_a_replica_that_goes_while_it_is_read_is_left_alone() -> None:
     assert node.scrubs.progress(GroupId(1)).state == ""
 
 
+def test_a_replica_that_goes_while_another_one_is_read_does_not_end_that() -> None:
+    node = Node(topics=2)
+    node.scrubs.begin(GroupId(1))
+    node.scrubs.begin(GroupId(2))
+    node.scrubs.forget(node.groups.pop(GroupId(2)))
+    assert node.scrubs.progress(GroupId(1)).state == "running"
+    node.run()
+    assert set(node.ended()) == {GroupId(1)}
+
+
 def test_damage_is_handed_on_and_the_rest_is_read() -> None:
     node = Node()
     folder = node.scene.store.folder_of(GroupId(1))
