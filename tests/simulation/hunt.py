@@ -75,7 +75,8 @@ def record(bugs: list[str], *, seeds_max: int, jobs: int) -> None:
             print(f"{bug} {seed if seed >= 0 else 'was not noticed'}", flush=True)
             if seed >= 0:
                 known[bug] = seed
-    FIRST_SEEDS.write_text("".join(f"{bug} {known[bug]}\n" for bug in sorted(known)))
+                lines = [f"{name} {its}\n" for name, its in sorted(known.items())]
+                FIRST_SEEDS.write_text("".join(lines))
 
 
 def hunt(bug: str, *, start: int, seeds_max: int) -> Found:
