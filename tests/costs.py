@@ -87,7 +87,8 @@ class Costs:
         own = {
             "counts": dict(counted),
             "tests": dict(self._own),
-            "processor_s": _everything_s(),
+            # What this one started, such as its workers, reports for itself if it runs tests.
+            "processor_s": _everything_s() if self._own else time.process_time(),
         }
         if self._is_worker:
             self._config.workeroutput["costs"] = own  # type: ignore[attr-defined]

@@ -13,6 +13,7 @@ is forked, for tests of the start itself.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import gc
 import importlib
 import inspect
@@ -61,6 +62,9 @@ INHERITED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LENGTH = struct.Struct("<I")
 _STATUS = struct.Struct("<i")
 _START_TIMEOUT_S = 120.0
+_SHOWN_BYTES_MAX = 16 * 1024
+_ARG_START, _ENV_END = 45, 48
+"""Of the fields of /proc/self/stat behind the name (proc(5))."""
 _SIGNATURE = inspect.signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
 _usual_popen = subprocess.Popen
 
@@ -222,9 +226,13 @@ def _start_server() -> _Server:
     listener.listen(64)
     alive, held = os.pipe()
     command = [sys.executable, "-m", "tests.fork_server", str(listener.fileno()), str(alive)]
-    files = (listener.fileno(), alive)
     with _usual_popen(
-        command, cwd=ROOT, pass_fds=files, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+        command,
+        cwd=ROOT,
+        env={**os.environ, "ROOM_FOR_COMMAND_LINES": "x" * _SHOWN_BYTES_MAX},
+        pass_fds=(listener.fileno(), alive),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
     ) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
@@ -381,6 +389,7 @@ def _take_over(request: Mapping[str, Any], files: Sequence[int]) -> None:
             os.close(file)
     os.environ.clear()
     os.environ.update(request["env"])
+    _show(request["words"])
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in request["ignored"]:
@@ -391,6 +400,19 @@ def _take_over(request: Mapping[str, Any], files: Sequence[int]) -> None:
     sys.stdout = _text(1, encoding, errors or "strict")
     sys.stderr = _text(2, encoding, "backslashreplace", always=True)
     vars(sys).update(__stdin__=sys.stdin, __stdout__=sys.stdout, __stderr__=sys.stderr)
+
+
+def _show(words: Sequence[str]) -> None:
+    """Make these words the command line that others see: tests look for secrets in it.
+
+    The kernel shows the memory where the program's first arguments were, and what follows it if
+    they do not end there: their environment, of which nothing is used any more.
+    """
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    start, end = int(fields[_ARG_START]), int(fields[_ENV_END])
+    shown = os.fsencode(" ".join(words))[: end - start - 1]
+    ctypes.memset(start, 0, end - start)
+    ctypes.memmove(start, shown, len(shown))
 
 
 def _text(file: int, encoding: str, errors: str, *, always: bool = False) -> io.TextIOWrapper:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from raftlog.chaos.cluster import PATIENCE_S, free_ports
+from raftlog.chaos.cluster import PATIENCE_S, free_ports, wait_for
 from raftlog.errors import ExitCode
 from tests import fork_server
 from tests.bench.processes import children
@@ -44,12 +44,19 @@ def test_commands_end_alike_forked_and_started_from_nothing(tmp_path: Path) -> N
         assert forked.stderr.splitlines()[:1] == usual.stderr.splitlines()[:1], words
 
 
-def test_the_test_process_has_no_children_but_those_that_it_started() -> None:
-    with subprocess.Popen(
-        [sys.executable, "-m", "raftlog.chaos.proxy"], stdin=subprocess.PIPE
-    ) as child:
+def test_the_server_is_no_child_and_its_children_show_their_command_line() -> None:
+    before = children([os.getpid()])
+    words = [sys.executable, "-m", "raftlog.chaos.proxy"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE) as child:
+        assert child.stdin is not None
         assert fork_server.started().forked > 0
-        assert children([os.getpid()])[os.getpid()] == []
+        assert children([os.getpid()]) == before
+        shown = Path(f"/proc/{child.pid}/cmdline")
+        wait_for(
+            lambda: shown.read_bytes().rstrip(b"\0").decode() == " ".join(words),
+            "the child's command line",
+            PATIENCE_S,
+        )
         child.kill()
 
 
