@@ -165,7 +165,7 @@ def function_of(nodeid: str) -> str:
 def _everything_s() -> float:
     """Processor time of this process, and of all that it and its fork server ever started."""
     server = fork_server.server_pid()
-    return tree_cpu_s(os.getpid()) + (0.0 if server is None else tree_cpu_s(server))
+    return tree_cpu_s(os.getpid(), *([] if server is None else [server]))
 
 
 def _count_starts() -> None:

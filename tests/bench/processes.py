@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -20,18 +20,25 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
-def tree_cpu_s(pid: int) -> float:
-    """User and system time of the process, of all that it started, and of those that have ended."""
-    ticks, waiting = 0, [pid]
-    while waiting:
-        each = waiting.pop()
+def tree_cpu_s(*pids: int) -> float:
+    """User and system time of the processes, of all that they started, and of those that have
+    ended."""
+    ticks: dict[int, int] = {}
+    started: defaultdict[int, list[int]] = defaultdict(list)
+    for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+            fields = stat.read_text().rpartition(")")[2].split()
         except OSError:
             continue  # it has just ended
-        ticks += sum(map(int, fields[11:15]))  # its own, and that of children it has waited for
-        waiting += children([each])[each]
-    return ticks / _TICKS_PER_S
+        pid = int(stat.parent.name)
+        started[int(fields[1])].append(pid)
+        ticks[pid] = sum(map(int, fields[11:15]))  # its own, and that of children it has waited for
+    total, waiting = 0, list(pids)
+    while waiting:
+        each = waiting.pop()
+        total += ticks.get(each, 0)
+        waiting += started[each]
+    return total / _TICKS_PER_S
 
 
 def thread_times_ns(pid: int) -> dict[int, int]:
