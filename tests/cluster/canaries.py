@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import secrets
 import stat
 import threading
 import time
@@ -25,9 +26,11 @@ from tests.tracing.collector import Collector, collecting
 
 ISSUER, AUDIENCE = "https://login.example.com/", "raftlog"
 METRICS_VARIABLE, JWT_VARIABLE = "CANARY_METRICS", "CANARY_JWT"
-METRICS_TOKEN = "canary-of-metrics-4f1b"
-ZOOKEEPER_PASSWORD = "canary-of-zookeeper-9d3c"
-WRONG_TOKEN = "raftlog_canary-of-nobody"
+OWN = secrets.token_hex(4)
+"""In every secret: another test process may show its own in the list of processes."""
+METRICS_TOKEN = f"canary-of-metrics-{OWN}"
+ZOOKEEPER_PASSWORD = f"canary-of-zookeeper-{OWN}"
+WRONG_TOKEN = f"raftlog_canary-of-nobody-{OWN}"
 METRICS_OFFSET = 2 * NODES
 _LOOK_S = 0.02
 _KEY_LINE_MIN = 32

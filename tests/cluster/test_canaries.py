@@ -26,6 +26,7 @@ from tests.cluster.canaries import (
     METRICS_OFFSET,
     METRICS_TOKEN,
     METRICS_VARIABLE,
+    OWN,
     WRONG_TOKEN,
     ZOOKEEPER_PASSWORD,
     Planted,
@@ -140,7 +141,7 @@ def be_refused(scene: Planted) -> None:
         "topic create own --schema id:bigint",
     ):
         assert command(scene, *words.split(), **of_ada).code != 0
-    guess = scene.canaries.plant("a wrong password", "canary-of-a-guess-77aa")
+    guess = scene.canaries.plant("a wrong password", f"canary-of-a-guess-{OWN}")
     init = command(
         scene,
         *("--set", f"discovery.zookeeper={scene.zookeeper}"),
@@ -283,7 +284,7 @@ def test_a_new_token_is_printed_once_and_kept_as_a_hash(scene: Planted) -> None:
 
 
 def test_a_secret_would_be_found_wherever_it_stands(scene: Planted) -> None:
-    secret = scene.canaries.plant("a found one", "canary-to-be-found-1234")
+    secret = scene.canaries.plant("a found one", f"canary-to-be-found-{OWN}")
     found = scene.folder / "found.log"
     found.write_bytes(b"\0\xff" + secret.encode() + b"\n")
     assert scene.leaks() == {str(found): {"a found one"}}
