@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from raftlog.errors import LogFromNewerVersion, MalformedRequest
 from raftlog.machines.controller import ControllerMachine
-from raftlog.machines.state import TopicState
+from raftlog.machines.kv import KvMachine
+from raftlog.machines.state import KvState, TopicState
 from raftlog.machines.topic import TopicMachine
 from raftlog.wire.calls import CALLS
 from raftlog.wire.codec import (
@@ -90,11 +91,13 @@ def test_a_broken_state_that_is_accepted_is_a_machines(count: int) -> None:
         try:
             found = decode_state(broken(message, chance))
             state = found.machine
-            machine = (
-                TopicMachine.restore(TOPIC, state)
-                if isinstance(state, TopicState)
-                else ControllerMachine.restore(state)
-            )
+            match state:
+                case TopicState():
+                    machine = TopicMachine.restore(TOPIC, state)
+                case KvState():
+                    machine = KvMachine.restore(KV, state)
+                case _:
+                    machine = ControllerMachine.restore(state)
         except (MalformedRequest, LogFromNewerVersion):
             return
         assert machine.state() == state
