@@ -74,8 +74,8 @@ def test_a_child_has_the_environment_the_group_and_the_signals_that_it_was_given
 
 @pytest.mark.parametrize(
     "given",
-    [{"env": {**os.environ, "PYTHONOPTIMIZE": "1"}}, {"preexec_fn": lambda: None}],
-    ids=["python's own settings", "code before the start"],
+    [{"env": {**os.environ, "PYTHONOPTIMIZE": "1"}}, {"pass_fds": (1,)}],
+    ids=["python's own settings", "files of its own"],
 )
 def test_what_a_fork_cannot_give_is_started_from_nothing(given: dict[str, object]) -> None:
     before = fork_server.started()

@@ -29,6 +29,7 @@ from raftlog.wire.codec import (
 )
 from tests.fuzz.mutations import broken
 from tests.machines.scenes import TOPIC
+from tests.machines.test_encoding import KV
 from tests.wire.decoders import DECODERS, samples
 
 COUNTS = [25, pytest.param(1_000, marks=pytest.mark.soak)]
@@ -91,6 +92,7 @@ def test_a_broken_state_that_is_accepted_is_a_machines(count: int) -> None:
         try:
             found = decode_state(broken(message, chance))
             state = found.machine
+            machine: TopicMachine | KvMachine | ControllerMachine
             match state:
                 case TopicState():
                     machine = TopicMachine.restore(TOPIC, state)
