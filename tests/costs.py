@@ -21,12 +21,17 @@ from raftlog.chaos.cluster import ProcessCluster
 from tests import fork_server
 from tests.bench.processes import tree_cpu_s
 
-LIMITS = {"cluster starts": 400, "pythons": 900, "JVMs": 60, "seeds": 5000}
+LIMITS = {"cluster starts": 185, "pythons": 300, "JVMs": 12, "seeds": 550}
 """How much of each a whole run may start. `pythons` are started from nothing, not forked."""
 
 UNLISTED_S = 10.0
-"""Processor seconds that any test may take; one that takes more is listed here with its cost."""
-COSTLY: dict[str, float] = {}
+"""Processor seconds that any test may take; one that takes more is listed in costly.txt."""
+COSTLY = {
+    test: float(cost_s)
+    for cost_s, test in (
+        line.split() for line in Path(__file__).with_name("costly.txt").read_text().splitlines()
+    )
+}
 """Processor seconds of costly tests, by file and name without parameters."""
 TOO_MUCH = 2.0
 """More than so many times its cost is a warning, or an error with --strict-costs."""
@@ -142,7 +147,7 @@ def over_limits(counts: Mapping[str, int]) -> list[str]:
 def too_costly(of_tests: Mapping[str, float]) -> list[str]:
     """The tests that took `TOO_MUCH` times the processor seconds that are listed."""
     return [
-        f"{test} took {spent_s:.0f} processor seconds; tests/costs.py expects {expected_s:g}"
+        f"{test} took {spent_s:.0f} processor seconds; tests/costly.txt expects {expected_s:g}"
         for test, spent_s in of_tests.items()
         if spent_s > TOO_MUCH * (expected_s := COSTLY.get(test, UNLISTED_S))
     ]
