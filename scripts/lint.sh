@@ -13,3 +13,6 @@ $VENV/bin/ruff check --quiet .
 # .mypy_cache makes all runs but the first quick.
 $VENV/bin/mypy --no-error-summary || stop "types do not agree; the settings are in pyproject.toml"
 site=$(scripts/docs.sh 2>&1) || stop "$site"
+# The page of the Python API is generated.
+grep -q 'id="raftlog.connect"' build/docs/reference/python.html ||
+    stop "build/docs/reference/python.html does not describe raftlog.connect"

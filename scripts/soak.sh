@@ -2,7 +2,7 @@
 # The long tests: MINUTES (30) of faults on real processes, as long again on a cluster that is closed
 # to strangers and whose certificates, keys and tokens are replaced every minute, then every test
 # that is marked `soak`, then make test beside eight busy loops: no test may take a slow machine for
-# a fault. Flags go to `raftlog chaos`. Takes about four hours.
+# a fault. Flags go to `raftlog chaos`. Takes some hours.
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 need_venv
 need_java

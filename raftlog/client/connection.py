@@ -151,7 +151,7 @@ class Connection:
         """The addresses of nodes that never vote, and hold every group."""
         self._of_rack: frozenset[str] = frozenset()
         """Those of the nodes that stand where this client stands."""
-        self._turn = random.randrange(1, 1 << 16)
+        self._turn = 0
         self._asked_at_turn: dict[str, int] = {}
 
     @property
@@ -353,8 +353,8 @@ class Connection:
         return self._leaders.get(group) or self.next_address()
 
     def next_address(self, among: Sequence[str] = ()) -> str:
-        """The node, or that of `among`, that was not asked for the longest time. Starts anywhere,
-        so that clients spread.
+        """The node, of `among` if given, that was asked least recently. Chooses at random among
+        those not asked yet, so that clients spread.
 
         Leaves out a node that just gave no answer; if there is no other among these, any that the
         client knows may have an answer.
@@ -371,10 +371,9 @@ class Connection:
         choice = answering or among or known
         with self._lock:
             self._turn += 1
-            first = self._turn % len(choice)
-            turned = [*choice[first:], *choice[:first]]
-            # No turn of the whole list: other calls, which choose among others, come in between.
-            chosen = min(turned, key=lambda each: self._asked_at_turn.get(each, 0))
+            # Calls that choose among different nodes alternate, so a turn for each list of nodes
+            # would skip some of them.
+            chosen = min(choice, key=lambda each: self._asked_at_turn.get(each, random.random()))
             self._asked_at_turn[chosen] = self._turn
             return chosen
 

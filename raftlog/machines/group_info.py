@@ -45,7 +45,7 @@ GroupInfo = ControllerInfo | CreatedInfo
 
 
 def words_for(info: GroupInfo | None) -> str:
-    """What the group holds, as a sentence names it; None: nobody here knows, so ""."""
+    """What the group holds, as a sentence names it; "" if that is not known (None)."""
     match info:
         case None:
             return ""

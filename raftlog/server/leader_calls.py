@@ -48,22 +48,18 @@ async def ask_leader(
     """
     try:
         return await serve(request)
-    except (NotLeader, ReplicaQuarantined) as error:
-        hint = error.address if isinstance(error, NotLeader) else ""
-        refused = error.with_traceback(None)  # which holds this frame
-    # A node that has just joined has heard of no leader: any other knows.
-    for address in [hint] if hint else random.sample(others, len(others)):
-        try:
-            return await _ask(address, call, request, channels, try_timeout_s)
-        except NotLeader as error:
-            if error.address and not hint:
-                return await _ask(error.address, call, request, channels, try_timeout_s)
-        except Unavailable:
-            continue
-    try:
-        raise refused
-    finally:
-        del refused  # by now it holds this frame again, which must not hold it
+    except (NotLeader, ReplicaQuarantined) as refused:
+        hint = refused.address if isinstance(refused, NotLeader) else ""
+        # A node that has just joined has heard of no leader: any other knows.
+        for address in [hint] if hint else random.sample(others, len(others)):
+            try:
+                return await _ask(address, call, request, channels, try_timeout_s)
+            except NotLeader as error:
+                if error.address and not hint:
+                    return await _ask(error.address, call, request, channels, try_timeout_s)
+            except Unavailable:
+                continue
+        raise
 
 
 async def _ask(

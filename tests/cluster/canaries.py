@@ -30,7 +30,7 @@ OWN = secrets.token_hex(4)
 """In every secret: another test process may show its own in the list of processes."""
 METRICS_TOKEN = f"canary-of-metrics-{OWN}"
 ZOOKEEPER_PASSWORD = f"canary-of-zookeeper-{OWN}"
-WRONG_TOKEN = f"raftlog_canary-of-nobody-{OWN}"
+WRONG_TOKEN = f"raftlog_canary-of-a-stranger-{OWN}"
 METRICS_OFFSET = 2 * NODES
 _LOOK_S = 0.02
 _KEY_LINE_MIN = 32

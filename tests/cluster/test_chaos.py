@@ -44,7 +44,7 @@ def test_every_promise_is_kept_over_at_least_twenty_faults_of_all_classes() -> N
 
 
 def every_promise_is_kept(seed: int, kinds: Sequence[Kind], faults_min: int) -> None:
-    """Run so many faults of these classes, and judge."""
+    """Run at least `faults_min` faults of these classes, and check every promise."""
     folder = Path(tempfile.mkdtemp(prefix="raftlog-chaos-"))
     order = ["chaos", "--minutes=0", f"--faults-min={faults_min}", f"--seed={seed}"]
     order += [f"--faults={','.join(kinds)}"]

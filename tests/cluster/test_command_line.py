@@ -337,7 +337,9 @@ def test_tail_says_for_whom_it_waits_when_the_only_replica_is_down(tmp_path: Pat
             follower.communicate(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             follower.send_signal(signal.SIGABRT)
-            pytest.fail(f"it goes on after SIGINT:\n{follower.communicate(timeout=PATIENCE_S)[1]}")
+            pytest.fail(
+                f"it still runs after SIGINT:\n{follower.communicate(timeout=PATIENCE_S)[1]}"
+            )
     assert said.startswith("no answer for ")
 
 

@@ -47,7 +47,7 @@ def test_a_replica_that_hangs_holds_up_one_read_and_not_every_third(
             for _ in range(9):
                 assert [batch.num_rows for batch in client.read(topic, 0, 1, mark=1)] == [1]
                 met.add(client._connection._avoided_until_s.get(cluster.address(hangs)))
-        assert len(met - {None}) <= 1, "each time that it gives no answer it is avoided anew"
+        assert len(met - {None}) <= 1, "the node is avoided again each time it gives no answer"
 
 
 def test_a_leader_that_was_paused_during_an_election_answers_nothing_stale(tmp_path: Path) -> None:

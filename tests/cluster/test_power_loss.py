@@ -285,7 +285,7 @@ def tell(loaded: LoadedCluster) -> None:
 def test_power_losses_on_one_node_and_on_all_lose_nothing_acknowledged(
     tmp_path: Path, rounds: int
 ) -> None:
-    """CHECKLIST 21, 22, 24, 77: so many on one node, and as many on all three."""
+    """CHECKLIST 21, 22, 24, 77: `rounds` on one node, then `rounds` on all three at once."""
     with running(tmp_path) as loaded:
         lose_power_in_rounds(loaded, rounds)
         tell(loaded)

@@ -103,7 +103,7 @@ def patient(cluster: ProcessCluster, folder: Path, name: str, seconds: float) ->
 
 
 def held(cluster: ProcessCluster) -> set[str]:
-    """Those whom a node says that it holds to a quota."""
+    """The identities that a node reports to have a quota."""
     lines = [line for log in cluster.logs.values() for line in log.read_text().splitlines()]
     told = [json.loads(line) for line in lines if '"caller held to its quota"' in line]
     return {each["who"] for each in told}

@@ -414,7 +414,7 @@ def test_what_is_revoked_acts_on_every_node_and_ends_what_is_being_read(
         wait_for(partial(begins, channel), "a watch", PATIENCE_S)
     for resource in (topic_named("other"), Resource(Kind.KEYS, "shared/")):
         operator.acl.revoke("group:analysts", [Right.READ], resource)
-    for watch in watches:  # before the rest: each ends by itself after a minute
+    for watch in watches:  # before the rest: a watch ends after a minute
         with pytest.raises(grpc.RpcError) as ended:
             next(watch)
         assert isinstance(typed(ended.value), Forbidden), "a watch goes on"

@@ -93,27 +93,33 @@ def test_what_is_in_memory_is_answered_at_once(tmp_path: Path) -> None:
     assert parent.reads == []
 
 
-def test_an_observer_is_told_of_no_entry_that_is_not_known_to_be_committed(
-    tmp_path: Path,
-) -> None:
-    """It may be ahead of a node that has started again: what that has there may be replaced."""
-    parent = Parent(tmp_path)
-    parent.create(ONE, TWO)
-    entry = Entry(LogIndex(1), Term(1), EntryKind.NOOP, EMPTY_PAYLOAD)
-    leads = AppendRequest(
+def appended(count: int, commit_index: LogIndex) -> AppendRequest:
+    """Node 2 leads, and sends node 1 its first entries."""
+    return AppendRequest(
         group=GROUP,
         sender=TWO,
         to=ONE,
         term=Term(1),
         prev_index=NO_INDEX,
         prev_term=Term(0),
-        entries=(entry,),
-        commit_index=NO_INDEX,
+        entries=tuple(
+            Entry(LogIndex(index), Term(1), EntryKind.NOOP, EMPTY_PAYLOAD)
+            for index in range(1, count + 1)
+        ),
+        commit_index=commit_index,
     )
-    parent.multiraft.receive(TWO, [leads])
+
+
+def test_an_observer_is_told_of_no_entry_that_is_not_known_to_be_committed(
+    tmp_path: Path,
+) -> None:
+    """It may be ahead of a node that has started again: what that has there may be replaced."""
+    parent = Parent(tmp_path)
+    parent.create(ONE, TWO)
+    parent.multiraft.receive(TWO, [appended(1, commit_index=NO_INDEX)])
     parent.run_pending()
     assert parent.multiraft.replicas[GROUP].raft.log.last_term == 1
-    row = PullRow(group=GROUP, index=entry.index, term=Term(2), leader_term=Term(0), leader=NOBODY)
+    row = PullRow(group=GROUP, index=LogIndex(1), term=Term(2), leader_term=Term(0), leader=NOBODY)
     request = PullRequest(sender=OBSERVER, to=ONE, number=NUMBER, rows=(row,))
     parent.multiraft.receive(OBSERVER, [request])
     parent.run_pending()
@@ -125,19 +131,7 @@ def test_an_observer_is_told_of_no_entry_that_is_not_known_to_be_committed(
 def test_an_observer_is_given_no_more_than_is_known_to_be_committed(tmp_path: Path) -> None:
     parent = Parent(tmp_path)
     parent.create(ONE, TWO)
-    leads = AppendRequest(
-        group=GROUP,
-        sender=TWO,
-        to=ONE,
-        term=Term(1),
-        prev_index=NO_INDEX,
-        prev_term=Term(0),
-        entries=tuple(
-            Entry(LogIndex(index), Term(1), EntryKind.NOOP, EMPTY_PAYLOAD) for index in (1, 2, 3)
-        ),
-        commit_index=LogIndex(1),
-    )
-    parent.multiraft.receive(TWO, [leads])
+    parent.multiraft.receive(TWO, [appended(3, commit_index=LogIndex(1))])
     parent.run_pending()
     parent.pull(GROUP)
     answer, _ = parent.sent
