@@ -16,7 +16,12 @@ class Joined:
     """A node that was added, in a process of its own and with a folder of its own."""
 
     def __init__(
-        self, servers: str, node: int, data: Path, *, settings: Sequence[str] = ()
+        self,
+        servers: str,
+        node: int,
+        data: Path,
+        *,
+        settings: Sequence[str] = (),
     ) -> None:
         """`servers` are nodes that it can ask; `settings` texts `section.key=value`."""
         self.node = node

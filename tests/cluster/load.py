@@ -10,6 +10,8 @@ from raftlog.errors import RaftlogError
 from raftlog.machines.commands import TopicInfo
 
 ROWS = 20
+PAUSE_S = 0.01
+"""Between two appends: a load in the background leaves the processor to what the test is about."""
 
 
 class Load:
@@ -26,7 +28,7 @@ class Load:
     def _run(self) -> None:
         with self._cluster.client() as client, client.producer(self._topic) as producer:
             number = 0
-            while not self._stop.is_set():
+            while not self._stop.wait(PAUSE_S):
                 rows = [{"id": number * ROWS + each} for each in range(ROWS)]
                 try:
                     producer.append_and_flush(rows)

@@ -63,6 +63,7 @@ def every_promise_is_kept(seed: int, kinds: Sequence[Kind], faults_min: int) -> 
     shutil.rmtree(folder)  # kept if this fails
 
 
+@pytest.mark.soak
 def test_observers_are_read_killed_and_compared_like_other_nodes(tmp_path: Path) -> None:
     """The second one may pull from the first."""
     folder = tmp_path / "run"

@@ -9,7 +9,6 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -32,11 +31,8 @@ ROWS = [
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    """One node: these tests are about the verbs, not the consensus."""
-    folder = tmp_path_factory.mktemp("command-line")
-    with ProcessCluster.start(folder / "data", nodes=1) as running:
-        yield running
+def cluster(lone: ProcessCluster) -> ProcessCluster:
+    return lone
 
 
 def raftlog(*words: str, servers: str = "", text: str = "") -> subprocess.CompletedProcess[str]:
@@ -217,41 +213,38 @@ def test_a_file_with_a_bad_row_is_continued_as_the_error_says(
     assert answer(cluster, "produce", "partly", str(file))["end"] == len(rows)
 
 
-def test_a_produce_that_fails_says_how_many_rows_are_in(tmp_path: Path) -> None:
+def test_a_produce_that_fails_says_how_many_rows_are_in(single: ProcessCluster) -> None:
     """The node is killed while rows still come: what it had acknowledged is counted."""
-    with ProcessCluster.start(tmp_path / "data", nodes=1) as running:
-        answer(running, "topic", "create", "cut", "--schema", "id bigint, text string")
-        rows = [json.dumps({"id": id_, "text": os.urandom(4_000).hex()}) for id_ in range(3_000)]
-        with subprocess.Popen(
-            [
-                sys.executable, "-m", "raftlog", "--servers", running.servers,
-                "--set", "client.request_timeout_s=20", "produce", "cut",
-            ],
-            stdin=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as producing:  # fmt: skip
-            assert producing.stdin is not None
-            producing.stdin.write("\n".join(rows[:2_000]) + "\n")
-            producing.stdin.flush()
-            with running.client() as client:
-                wait_for(
-                    lambda: client.watermark("cut").high_water_mark > 0, "a first row", PATIENCE_S
-                )
-                running.kill(1)
-            _, said = producing.communicate("\n".join(rows[2_000:]) + "\n", timeout=PATIENCE_S)
-        assert producing.returncode == ExitCode.UNAVAILABLE, said
-        told = re.search(r"^(\d+) records, the first of (\d+) read so far, are known", said, re.M)
-        assert told is not None, said
-        known, read = map(int, told.groups())
-        assert read <= len(rows)
-        running.serve(1)
-        wait_serving(running)
-        with running.client() as client:
-            batches = client.read("cut", columns=["id"])
-            held = [id_ for batch in batches for id_ in batch.column("id").to_pylist()]
-        assert held == list(range(len(held)))
-        assert 0 < known <= len(held) < len(rows)
+    answer(single, "topic", "create", "cut", "--schema", "id bigint, text string")
+    rows = [json.dumps({"id": id_, "text": os.urandom(4_000).hex()}) for id_ in range(3_000)]
+    with subprocess.Popen(
+        [
+            sys.executable, "-m", "raftlog", "--servers", single.servers,
+            "--set", "client.request_timeout_s=20", "produce", "cut",
+        ],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as producing:  # fmt: skip
+        assert producing.stdin is not None
+        producing.stdin.write("\n".join(rows[:2_000]) + "\n")
+        producing.stdin.flush()
+        with single.client() as client:
+            wait_for(lambda: client.watermark("cut").high_water_mark > 0, "a first row", PATIENCE_S)
+            single.kill(1)
+        _, said = producing.communicate("\n".join(rows[2_000:]) + "\n", timeout=PATIENCE_S)
+    assert producing.returncode == ExitCode.UNAVAILABLE, said
+    told = re.search(r"^(\d+) records, the first of (\d+) read so far, are known", said, re.M)
+    assert told is not None, said
+    known, read = map(int, told.groups())
+    assert read <= len(rows)
+    single.serve(1)
+    wait_serving(single)
+    with single.client() as client:
+        batches = client.read("cut", columns=["id"])
+        held = [id_ for batch in batches for id_ in batch.column("id").to_pylist()]
+    assert held == list(range(len(held)))
+    assert 0 < known <= len(held) < len(rows)
 
 
 def test_a_start_beyond_the_end_is_refused_unless_the_topic_is_followed(
@@ -303,43 +296,41 @@ def test_tail_follows_and_ends_without_an_error_on_ctrl_c(cluster: ProcessCluste
 
 
 @pytest.mark.usefixtures("signals_heard")
-def test_tail_says_for_whom_it_waits_when_the_only_replica_is_down(tmp_path: Path) -> None:
-    with ProcessCluster.start(tmp_path / "data") as running:
-        created = answer(
-            running, "topic", "create", "single", "--schema", "id bigint", "--replicas", "1"
-        )
-        (holder,) = created["voters"]
-        answer(running, "produce", "single", text='{"id": 1}\n')
-        follower = subprocess.Popen(
-            [
-                sys.executable, "-m", "raftlog", "--servers", running.servers,
-                "tail", "single", "--follow",
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"PYTHONFAULTHANDLER": "1"},
-        )  # fmt: skip
-        assert follower.stdout is not None
-        assert follower.stderr is not None
-        assert "_offset" in follower.stdout.readline()  # it follows
-        running.kill(holder)
-        lines = iter(follower.stderr.readline, "")
+def test_tail_says_for_whom_it_waits_when_the_only_replica_is_down(shared: ProcessCluster) -> None:
+    created = answer(
+        shared, "topic", "create", "single", "--schema", "id bigint", "--replicas", "1"
+    )
+    (holder,) = created["voters"]
+    answer(shared, "produce", "single", text='{"id": 1}\n')
+    follower = subprocess.Popen(
+        [
+            sys.executable, "-m", "raftlog", "--servers", shared.servers,
+            "tail", "single", "--follow",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONFAULTHANDLER": "1"},
+    )  # fmt: skip
+    assert follower.stdout is not None
+    assert follower.stderr is not None
+    assert "_offset" in follower.stdout.readline()  # it follows
+    shared.kill(holder)
+    lines = iter(follower.stderr.readline, "")
 
-        def names_it() -> str:
-            """A slow machine may give it other reasons to wait before."""
-            return next(line for line in lines if running.address(holder) in line)
+    def names_it() -> str:
+        """A slow machine may give it other reasons to wait before."""
+        return next(line for line in lines if shared.address(holder) in line)
 
-        with ThreadPoolExecutor(1) as thread:
-            said = thread.submit(names_it).result(PATIENCE_S)
-        follower.send_signal(signal.SIGINT)
-        try:
-            follower.communicate(timeout=PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            follower.send_signal(signal.SIGABRT)
-            pytest.fail(
-                f"it still runs after SIGINT:\n{follower.communicate(timeout=PATIENCE_S)[1]}"
-            )
+    with ThreadPoolExecutor(1) as thread:
+        said = thread.submit(names_it).result(PATIENCE_S)
+    follower.send_signal(signal.SIGINT)
+    try:
+        follower.communicate(timeout=PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        follower.send_signal(signal.SIGABRT)
+        pytest.fail(f"it still runs after SIGINT:\n{follower.communicate(timeout=PATIENCE_S)[1]}")
+    shared.serve(holder)
     assert said.startswith("no answer for ")
 
 
@@ -412,3 +403,21 @@ def test_a_node_takes_all_the_open_files_that_it_may_have(tmp_path: Path) -> Non
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     (line,) = [line for line in limits.splitlines() if line.startswith("Max open files")]
     assert int(line.split()[3]) == before[1]
+
+
+def test_top_shows_rates_until_it_is_ended(shared: ProcessCluster, name: str) -> None:
+    with shared.client() as client:
+        client.create_topic(name, "id bigint")
+        words = ["--servers", shared.servers, "top", "--interval", "0.2", "-o", "json"]
+        with subprocess.Popen(
+            [sys.executable, "-m", "raftlog", *words], stdout=subprocess.PIPE, text=True
+        ) as running:
+            assert running.stdout is not None
+            rates = []
+            while not any(rates):
+                client.append(name, [{"id": 1}])
+                topics = json.loads(running.stdout.readline())
+                (row,) = [each for each in topics if each["topic"] == name]
+                rates.append(row["records_per_s"])
+            assert row["replicas"] == 3
+            running.terminate()

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from base64 import b85encode
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.errors import DeadlineExceeded, ExitCode
 from raftlog.wire.calls import NodeView
+from tests.cluster.kept import NewLines
 from tests.cluster.waiting import leader_of
 
 SEGMENT_ID = 20
@@ -26,7 +28,7 @@ UNCACHED = ["storage.payload_cache_bytes_max=0"]
 
 def test_a_damaged_body_is_read_from_another_replica(tmp_path: Path) -> None:
     """CHECKLIST 21, for bits flipped on a minority."""
-    text = os.urandom(100_000).hex()
+    text = b85encode(os.urandom(100_000)).decode()
     with (
         ProcessCluster.start(tmp_path / "data", settings=UNCACHED) as cluster,
         cluster.client() as client,
@@ -46,9 +48,10 @@ def test_a_damaged_body_is_read_from_another_replica(tmp_path: Path) -> None:
 
 
 def test_a_damaged_topic_is_quarantined_and_filled_again_while_the_others_are_served(
-    tmp_path: Path,
+    cluster: ProcessCluster,
 ) -> None:
-    with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
+    lines = NewLines(cluster)
+    with cluster.client() as client:
         topics = [client.create_topic(name, "number bigint") for name in ("bad", "good")]
         for name in ("bad", "good"):
             client.append(name, [{"number": 0}])
@@ -65,7 +68,7 @@ def test_a_damaged_topic_is_quarantined_and_filled_again_while_the_others_are_se
             assert rows == [{"number": each} for each in range(number + 1)]
         cluster.wait_caught_up(client, "good")
         cluster.wait_caught_up(client, "bad")
-        log = cluster.logs[3].read_text()
+        log = lines.of(3)
         assert "its replica here is quarantined" in log
         assert str(segment) in log
         assert "a quarantined replica is filled again" in log
@@ -80,10 +83,10 @@ def test_a_damaged_topic_is_quarantined_and_filled_again_while_the_others_are_se
                 for each in view.set_aside
             ]
 
-        wait_for(lambda: kept() == [aside.name], "the nodes to tell of the copy", PATIENCE_S)
+        wait_for(lambda: aside.name in kept(), "the nodes to tell of the copy", PATIENCE_S)
         wait_for(lambda: role_of(client, "bad", 3) == "follower", "the recovery to end", PATIENCE_S)
         again = '"the replica has its log again"'
-        wait_for(lambda: again in cluster.logs[3].read_text(), "the node to say so", PATIENCE_S)
+        wait_for(lambda: again in lines.of(3), "the node to say so", PATIENCE_S)
         cluster.kill(leader_of(client, "bad") % 2 + 1 if leader_of(client, "bad") != 3 else 1)
         assert client.append("bad", [{"number": 6}]).start == 6  # with its copy
 
@@ -124,8 +127,11 @@ def test_a_damaged_topic_whose_log_was_dropped_gets_its_image_and_the_rest_again
         assert rows.to_pylist() == [{"text": each} for each in texts]
 
 
-def test_a_node_with_a_damaged_controllers_group_recovers_it_and_serves(tmp_path: Path) -> None:
-    with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
+def test_a_node_with_a_damaged_controllers_group_recovers_it_and_serves(
+    cluster: ProcessCluster,
+) -> None:
+    lines = NewLines(cluster)
+    with cluster.client() as client:
         client.create_topic("t", "number bigint")
         client.append("t", [{"number": 0}])
         cluster.wait_caught_up(client, "t")
@@ -136,7 +142,7 @@ def test_a_node_with_a_damaged_controllers_group_recovers_it_and_serves(tmp_path
         for name in ("t", "later"):
             client.append(name, [{"number": 1}])
             cluster.wait_caught_up(client, name)
-        assert "a quarantined replica is filled again" in cluster.logs[3].read_text()
+        assert "a quarantined replica is filled again" in lines.of(3)
         assert (cluster.data / "node-3" / "groups" / "0.damaged-1").is_dir()
         cluster.kill(1)
         client.create_topic("with-its-vote", "number bigint")
@@ -144,9 +150,10 @@ def test_a_node_with_a_damaged_controllers_group_recovers_it_and_serves(tmp_path
 
 @pytest.mark.parametrize("group", ["topic", "controller"])
 def test_two_of_three_that_start_with_damaged_logs_are_filled_again_from_the_third(
-    tmp_path: Path, group: str
+    cluster: ProcessCluster, group: str
 ) -> None:
-    with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
+    lines = NewLines(cluster)
+    with cluster.client() as client:
         topic = client.create_topic("t", "number bigint")
         for number in range(5):
             client.append("t", [{"number": number}])
@@ -160,8 +167,9 @@ def test_two_of_three_that_start_with_damaged_logs_are_filled_again_from_the_thi
         for node in (1, 2, 3):
             cluster.serve(node)
         for node in (2, 3):
-            log = cluster.logs[node]
-            wait_for(lambda log=log: "is filled again" in log.read_text(), "the refill", PATIENCE_S)
+            wait_for(
+                lambda node=node: "is filled again" in lines.of(node), "the refill", PATIENCE_S
+            )
         assert client.append("t", [{"number": 5}]).start == 5
         cluster.wait_caught_up(client, "t")
         for node in (2, 3):
@@ -176,10 +184,11 @@ def test_two_of_three_that_start_with_damaged_logs_are_filled_again_from_the_thi
 
 
 def test_without_another_majority_a_damaged_replica_neither_leads_nor_loses_its_files(
-    tmp_path: Path,
+    cluster: ProcessCluster,
 ) -> None:
     """Two of three do not know where their logs ended: there is no leader, and nothing is lost."""
-    with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
+    lines = NewLines(cluster)
+    with cluster.client() as client:
         topic = client.create_topic("t", "number bigint")
         client.append("t", [{"number": 0}])
         cluster.wait_caught_up(client, "t")
@@ -193,9 +202,8 @@ def test_without_another_majority_a_damaged_replica_neither_leads_nor_loses_its_
         for node in (1, 2, 3):
             cluster.serve(node)
         for node in (2, 3):
-            log = cluster.logs[node]
             wait_for(
-                lambda log=log: "is quarantined" in log.read_text(), "the quarantine", PATIENCE_S
+                lambda node=node: "is quarantined" in lines.of(node), "the quarantine", PATIENCE_S
             )
 
         def names_both() -> bool:
@@ -292,23 +300,23 @@ def lose_acknowledged(
     return follower, term
 
 
-def test_a_node_whose_log_was_cut_off_says_so_and_fetches_the_rest(tmp_path: Path) -> None:
+def test_a_node_whose_log_was_cut_off_says_so_and_fetches_the_rest(cluster: ProcessCluster) -> None:
     """It looks like the end of a log after a crash, but what is gone was acknowledged."""
-    text = os.urandom(100_000).hex()
-    with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
+    text = b85encode(os.urandom(100_000)).decode()
+    lines = NewLines(cluster)
+    with cluster.client() as client:
         topic = client.create_topic("t", "text string")
         client.append("t", [{"text": text}])
         cluster.wait_caught_up(client, "t")
         cluster.kill(3)
         segment = cluster.data / "node-3" / "groups" / str(topic.group) / "00000000000000000001.log"
         os.truncate(segment, segment.read_bytes().index(text[1000:1100].encode()))
-        log = cluster.logs[3]
         for node in (1, 2):  # a leader that was there before would remember what node 3 had
             cluster.kill(node)
         for node in (1, 2, 3):
             cluster.serve(node)
         cluster.wait_caught_up(client, "t")
-        said = next(line for line in log.read_text().splitlines() if "was truncated" in line)
+        said = next(line for line in lines.of(3).splitlines() if "was truncated" in line)
         assert json.loads(said)["file"] == str(segment)
         assert json.loads(said)["bytes"] > 0
         assert "Only if the file was cut off in another way" in json.loads(said)["advice"]

@@ -23,20 +23,37 @@ from raftlog.chaos.faulty_disk import DiskFaults
 from raftlog.chaos.small_disk import SmallDisk
 from raftlog.client.log_client import LogClient
 from raftlog.errors import DeadlineExceeded, ExitCode, RaftlogError
+from tests.cluster.kept import Kept, NewLines
 from tests.cluster.waiting import leader_of, wait_serving
 
 TOPIC = "load"
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[ProcessCluster]:
-    with ProcessCluster.start(tmp_path / "data", program=PROGRAM) as running:
-        yield running
+@pytest.fixture(scope="module")
+def _kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
+    with Kept(tmp_path_factory.mktemp("disks"), program=PROGRAM) as kept:
+        yield kept
 
 
 @pytest.fixture
-def disks(cluster: ProcessCluster) -> ClusterDisks:
-    return ClusterDisks(cluster)
+def cluster(_kept: Kept) -> ProcessCluster:
+    return _kept.whole()
+
+
+@pytest.fixture(scope="module")
+def _commanded() -> dict[Path, ClusterDisks]:
+    """The disks of each cluster that ran so far, by its data folder."""
+    return {}
+
+
+@pytest.fixture
+def disks(cluster: ProcessCluster, _commanded: dict[Path, ClusterDisks]) -> Iterator[ClusterDisks]:
+    if cluster.data not in _commanded:
+        _commanded[cluster.data] = ClusterDisks(cluster)
+    disks = _commanded[cluster.data]
+    yield disks
+    for node in cluster.pids:
+        disks.heal(node)
 
 
 class Load:
@@ -104,12 +121,13 @@ def test_a_disk_that_fails_once_ends_its_node_and_no_client_notices(
     with cluster.client() as client:
         client.create_topic(TOPIC, "number bigint")
         with Load(cluster) as load:
+            new = NewLines(cluster)
             leader = leader_of(client, TOPIC)
             hit = leader if leads else leader % 3 + 1
             disks.command(hit, faults)
             wait_for(lambda: cluster.exit_code(hit) is not None, "the node to end", PATIENCE_S)
             assert cluster.exit_code(hit) == ExitCode.NODE_REFUSED
-            said = cluster.logs[hit].read_text()
+            said = new.of(hit)
             assert "the node exits" in said
             assert "Input/output error (injected)" in said
             load.wait_for_more(20)
@@ -124,6 +142,7 @@ def test_a_vote_that_cannot_be_synced_is_never_given(
     cluster: ProcessCluster, disks: ClusterDisks
 ) -> None:
     """CHECKLIST 31, 77: a node whose journal fails ends before it answers the candidate."""
+    new = NewLines(cluster)
     with cluster.client() as client:
         client.create_topic(TOPIC, "number bigint")
         with Load(cluster) as load:
@@ -132,7 +151,7 @@ def test_a_vote_that_cannot_be_synced_is_never_given(
             disks.command(voter, DiskFaults(sync_fails_after=0, only="hard-state.journal"))
             cluster.kill(leader)
             wait_for(lambda: not cluster.runs(voter), "the voter to end", PATIENCE_S)
-            assert "hard-state.journal" in cluster.logs[voter].read_text()
+            assert "hard-state.journal" in new.of(voter)
             disks.heal(voter)
             cluster.serve(voter)
             cluster.serve(leader)

@@ -16,7 +16,6 @@ import grpc
 import pytest
 
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
-from raftlog.cli.cluster_folder import open_folder
 from raftlog.transport.link import STREAM_METHOD
 
 GONE = 3
@@ -63,12 +62,6 @@ def answering(address: str, answer: bytes | None) -> Iterator[Everything]:
         server.stop(None).wait()
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[ProcessCluster]:
-    with ProcessCluster.start(tmp_path / "a") as running:
-        yield running
-
-
 @pytest.mark.parametrize("answer", [b"", b"\x00\x07garbage of another service", None])
 def test_a_service_that_answers_anything_ends_no_node_and_no_call(
     cluster: ProcessCluster, answer: bytes | None
@@ -90,18 +83,19 @@ def test_a_service_that_answers_anything_ends_no_node_and_no_call(
         assert cluster.exit_code(2) is None
 
 
-def test_a_node_says_once_that_a_service_is_no_peer(cluster: ProcessCluster) -> None:
+def test_a_node_says_once_that_a_service_is_no_peer(tmp_path: Path) -> None:
     """It greets it again and again: the peer may be back."""
-    cluster.kill(GONE)
-    with answering(cluster.address(GONE), None) as service:
-        wait_for(lambda: service.greetings >= 6, "both nodes to greet it again", PATIENCE_S)
-    for node in (1, 2):
-        lines = open_folder(cluster.data).log_file(node).read_text().splitlines()
-        ends = [each for each in map(json.loads, lines) if each["event"] == "peer stream ended"]
-        told = [each["details"] for each in ends if each["peer"] == GONE]
-        # The service's grpc sometimes says INTERNAL in its place, and then it is news again.
-        assert WHO in told
-        assert (WHO, WHO) not in pairwise(told)
+    with ProcessCluster.start(tmp_path / "a") as cluster:
+        cluster.kill(GONE)
+        with answering(cluster.address(GONE), None) as service:
+            wait_for(lambda: service.greetings >= 6, "both nodes to greet it again", PATIENCE_S)
+        for node in (1, 2):
+            lines = cluster.logs[node].read_text().splitlines()
+            ends = [each for each in map(json.loads, lines) if each["event"] == "peer stream ended"]
+            told = [each["details"] for each in ends if each["peer"] == GONE]
+            # The service's grpc sometimes says INTERNAL in its place, and then it is news again.
+            assert WHO in told
+            assert (WHO, WHO) not in pairwise(told)
 
 
 def test_nothing_is_written_to_a_cluster_that_took_an_address(

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.client.watermark import ReplicaWatermark
+from tests.cluster.kept import Kept
 
 TOPIC = "blobs"
 MEGABYTE = 1_000_000
 NODES = 3
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[ProcessCluster]:
+@pytest.fixture(scope="module")
+def _kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
     settings = ("storage.snapshot_age_s=1", "storage.preallocate_bytes=0", "raft.quiesce_after_s=1")
-    with ProcessCluster.start(tmp_path / "data", nodes=NODES, settings=settings) as running:
-        yield running
+    with Kept(tmp_path_factory.mktemp("freed"), nodes=NODES, settings=settings) as kept:
+        yield kept
+
+
+@pytest.fixture
+def cluster(_kept: Kept) -> ProcessCluster:
+    return _kept.whole()
 
 
 def replicas(client: LogClient) -> tuple[ReplicaWatermark, ...]:

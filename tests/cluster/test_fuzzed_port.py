@@ -22,9 +22,8 @@ LOOK_EVERY = 500
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    with ProcessCluster.start(tmp_path_factory.mktemp("port") / "data", nodes=1) as running:
-        yield running
+def cluster(lone: ProcessCluster) -> ProcessCluster:
+    return lone
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -16,18 +16,12 @@ from raftlog.wire.group_calls import ENTRY_BYTES_PER_REPLY_MAX
 from tests.cluster.test_kv import a_read, store_of
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    with ProcessCluster.start(tmp_path_factory.mktemp("groups") / "data") as running:
-        with running.client() as first:
-            first.kv.put("first", b"1")
-        yield running
-
-
-@pytest.fixture
-def client(cluster: ProcessCluster) -> Iterator[LogClient]:
-    with cluster.client() as connected:
-        yield connected
+@pytest.fixture(scope="module", autouse=True)
+def cluster(shared: ProcessCluster) -> ProcessCluster:
+    """Three nodes with a key-value store."""
+    with shared.client() as first:
+        first.kv.put("first", b"1")
+    return shared
 
 
 def test_a_log_is_read_entry_by_entry_up_to_what_is_committed(

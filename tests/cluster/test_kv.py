@@ -47,18 +47,12 @@ from raftlog.wire.kv_calls import ReadKeys, WatchKeys
 from tests.cluster.waiting import leader_of_group, wait_serving
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    with ProcessCluster.start(tmp_path_factory.mktemp("kv") / "data") as running:
-        with running.client() as first:
-            first.kv.put("first", b"1")
-        yield running
-
-
-@pytest.fixture
-def client(cluster: ProcessCluster) -> Iterator[LogClient]:
-    with cluster.client() as connected:
-        yield connected
+@pytest.fixture(scope="module", autouse=True)
+def cluster(shared: ProcessCluster) -> ProcessCluster:
+    """Three nodes with a key-value store."""
+    with shared.client() as first:
+        first.kv.put("first", b"1")
+    return shared
 
 
 @pytest.fixture

@@ -114,9 +114,9 @@ def test_a_group_that_comes_back_to_a_node_is_filled_again(tmp_path: Path) -> No
         assert {each.node for each in mark.replicas} == {2, 3, 4}
 
 
-def test_a_reader_that_was_told_of_former_voters_finds_the_replica(tmp_path: Path) -> None:
+def test_a_reader_that_was_told_of_former_voters_finds_the_replica(cluster: ProcessCluster) -> None:
     """The node that had it stays in the cluster, and says that the topic is elsewhere."""
-    with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
+    with cluster.client() as client:
         topic = client.create_topic("alone", "id bigint", replicas=1)
         client.append(topic, [{"id": 7}])
         (former,) = topic.voters

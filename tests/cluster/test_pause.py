@@ -6,17 +6,16 @@ import contextlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 
 import pytest
 
-from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.chaos.workload import OneNode
 from raftlog.client.connect import connect
 from raftlog.client.log_client import LogClient
 from raftlog.client.producer import Producer
 from raftlog.config import load
-from raftlog.errors import RaftlogError
+from raftlog.errors import NotLeader, RaftlogError
 from raftlog.machines.commands import TopicInfo
 from tests.cluster.waiting import leader_of
 
@@ -25,10 +24,10 @@ TRY_S = 10.0
 
 
 def test_a_replica_that_hangs_holds_up_one_read_and_not_every_third(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: ProcessCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("raftlog.client.connection._AVOIDED_S", 10 * PATIENCE_S)  # all nine reads
-    with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as first:
+    with cluster.client() as first:
         topic = first.create_topic("t", "number bigint")
         first.append("t", [{"number": 1}])
         cluster.wait_caught_up(first, "t")
@@ -50,29 +49,46 @@ def test_a_replica_that_hangs_holds_up_one_read_and_not_every_third(
         assert len(met - {None}) <= 1, "the node is avoided again each time it gives no answer"
 
 
-def test_a_leader_that_was_paused_during_an_election_answers_nothing_stale(tmp_path: Path) -> None:
+def test_a_leader_that_was_paused_during_an_election_answers_nothing_stale(
+    cluster: ProcessCluster,
+) -> None:
     """Calls that came while it was paused wait in its socket; it must learn of the other leader, or
     lose its majority, before it answers."""
-    with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
+    with cluster.client() as client:
         topic = client.create_topic("t", "number bigint")
         for number in range(3):
             client.append("t", [{"number": 10 * number}])
-            leader = leader_of(client, "t")
-            with only(cluster, leader) as asked, ThreadPoolExecutor(2) as pool:
-                # Its producer and its connection exist before it is paused.
-                producer = Producer(asked, topic, asked.settings.with_arguments(max_in_flight=1))
-                producer.append_and_flush([{"number": 10 * number + 1}])
-                reader = LogClient(asked)
-                cluster.pause(leader)
-                acknowledged = client.append("t", [{"number": 10 * number + 2}])
-                mark = pool.submit(said, partial(mark_of, reader, topic))
-                write = pool.submit(said, partial(start_of, producer, 99))
-                cluster.resume(leader)
-                for answer in (mark.result(), write.result()):
-                    assert answer is None or answer >= acknowledged.end
+            wait_for(
+                lambda number=number: paused_and_asked(cluster, client, topic, 10 * number),
+                "a leader that stays one until it is paused",
+                PATIENCE_S,
+            )
             cluster.wait_caught_up(client, "t")
         numbers = [n for batch in client.read("t") for n in batch["number"].to_pylist()]
         assert [n for n in numbers if n != 99] == [0, 1, 2, 10, 11, 12, 20, 21, 22]
+
+
+def paused_and_asked(
+    cluster: ProcessCluster, client: LogClient, topic: TopicInfo, number: int
+) -> bool:
+    """Ask the leader while it is paused and another one takes writes. False: it did not lead."""
+    leader = leader_of(client, topic.name)
+    with only(cluster, leader) as asked, ThreadPoolExecutor(2) as pool:
+        # Its producer and its connection exist before it is paused.
+        producer = Producer(asked, topic, asked.settings.with_arguments(max_in_flight=1))
+        try:
+            producer.append_and_flush([{"number": number + 1}])
+        except NotLeader:
+            return False
+        reader = LogClient(asked)
+        cluster.pause(leader)
+        acknowledged = client.append(topic, [{"number": number + 2}])
+        mark = pool.submit(said, partial(mark_of, reader, topic))
+        write = pool.submit(said, partial(start_of, producer, 99))
+        cluster.resume(leader)
+        for answer in (mark.result(), write.result()):
+            assert answer is None or answer >= acknowledged.end
+    return True
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import pyarrow as pa
 import pytest
@@ -38,18 +38,12 @@ PIPELINE = ROOT / "docs" / "examples" / "exactly_once.py"
 PAGE = ROOT / "docs" / "OPERATIONS.md"
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    with ProcessCluster.start(tmp_path_factory.mktemp("positions") / "data") as running:
-        with running.client() as first:
-            first.kv.put("first", b"1")
-        yield running
-
-
-@pytest.fixture
-def client(cluster: ProcessCluster) -> Iterator[LogClient]:
-    with cluster.client() as connected:
-        yield connected
+@pytest.fixture(scope="module", autouse=True)
+def cluster(shared: ProcessCluster) -> ProcessCluster:
+    """Three nodes with a key-value store."""
+    with shared.client() as first:
+        first.kv.put("first", b"1")
+    return shared
 
 
 @pytest.fixture

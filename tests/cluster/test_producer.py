@@ -63,9 +63,8 @@ producer.close()
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    with ProcessCluster.start(tmp_path_factory.mktemp("one") / "data", nodes=1) as running:
-        yield running
+def cluster(lone: ProcessCluster) -> ProcessCluster:
+    return lone
 
 
 @pytest.fixture

@@ -33,9 +33,8 @@ KILLS = {
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    with ProcessCluster.start(tmp_path_factory.mktemp("resume") / "data", nodes=1) as running:
-        yield running
+def cluster(lone: ProcessCluster) -> ProcessCluster:
+    return lone
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
@@ -18,15 +17,15 @@ TOPIC = "numbers"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    with ProcessCluster.start(tmp_path_factory.mktemp("tail") / "data") as running:
-        with running.client() as client:
-            client.create_topic(TOPIC, "id bigint, kind string")
-            for start in (0, 1_500):
-                rows = [{"id": i, "kind": "ab"[i % 2]} for i in range(start, start + 1_500)]
-                client.append(TOPIC, rows)
-            running.wait_caught_up(client, TOPIC)
-        yield running
+def cluster(shared: ProcessCluster) -> ProcessCluster:
+    """Three nodes with the topic."""
+    with shared.client() as client:
+        client.create_topic(TOPIC, "id bigint, kind string")
+        for start in (0, 1_500):
+            rows = [{"id": i, "kind": "ab"[i % 2]} for i in range(start, start + 1_500)]
+            client.append(TOPIC, rows)
+        shared.wait_caught_up(client, TOPIC)
+    return shared
 
 
 WITHOUT_LEADER_S = 5

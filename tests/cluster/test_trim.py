@@ -26,11 +26,8 @@ DDL = "id bigint"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    """One node: these tests are not about the consensus."""
-    folder = tmp_path_factory.mktemp("trim") / "data"
-    with ProcessCluster.start(folder, nodes=1) as running:
-        yield running
+def cluster(lone: ProcessCluster) -> ProcessCluster:
+    return lone
 
 
 @pytest.fixture

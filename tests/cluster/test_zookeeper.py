@@ -41,6 +41,8 @@ from raftlog.errors import (
     ZooKeeperUnavailable,
 )
 from raftlog.spark.datasource import RaftlogDataSource
+from tests.cluster.kept import Kept
+from tests.cluster.load import PAUSE_S
 
 SESSION_S = 4.0
 SECRET = "correct-horse"
@@ -58,12 +60,35 @@ def where(ensemble: EnsembleProcesses) -> str:
     return f"{ensemble.hosts}/raftlog/{uuid.uuid4().hex[:8]}"
 
 
+def announcing(where: str) -> list[str]:
+    """The settings of nodes that announce themselves."""
+    return [f"discovery.zookeeper={where}", f"discovery.zookeeper_session_timeout_s={SESSION_S}"]
+
+
 @contextmanager
-def started(data: Path, where: str, *settings: str) -> Iterator[ProcessCluster]:
+def started(data: Path, where: str) -> Iterator[ProcessCluster]:
     """Three nodes that announce themselves."""
-    flags = [f"discovery.zookeeper={where}", f"discovery.zookeeper_session_timeout_s={SESSION_S}"]
-    with ProcessCluster.start(data, settings=[*flags, *settings]) as running:
+    with ProcessCluster.start(data, settings=announcing(where)) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def kept_where(ensemble: EnsembleProcesses) -> str:
+    return f"{ensemble.hosts}/raftlog/kept"
+
+
+@pytest.fixture(scope="module")
+def _kept(tmp_path_factory: pytest.TempPathFactory, kept_where: str) -> Iterator[Kept]:
+    with Kept(tmp_path_factory.mktemp("kept"), settings=announcing(kept_where)) as kept:
+        yield kept
+
+
+@pytest.fixture
+def cluster(_kept: Kept, kept_where: str) -> ProcessCluster:
+    """Three nodes that have announced themselves at `kept_where`."""
+    running = _kept.whole()
+    wait_nodes(kept_where, *running.pids)
+    return running
 
 
 def directory(where: str) -> Directory:
@@ -113,7 +138,7 @@ class Writing:
     def _run(self) -> None:
         try:
             with self._client.producer(self._topic) as producer:
-                while not self._end.is_set():
+                while not self._end.wait(PAUSE_S):
                     producer.append([{"a": self.written}])
                     producer.flush()
                     self.written += 1
@@ -134,45 +159,43 @@ class Writing:
         self._thread.join(PATIENCE_S)
 
 
-def test_a_client_that_knows_only_the_ensemble_writes_and_reads(tmp_path: Path, where: str) -> None:
-    with started(tmp_path / "data", where) as cluster:
-        wait_nodes(where, 1, 2, 3)
-        with raftlog.connect(zookeeper=where) as client:
-            client.create_topic("t", "a INT")
-            with client.producer("t") as producer:
-                producer.append([{"a": number} for number in range(100)])
-            assert values(client, "t") == list(range(100))
-            found = directory(where)
-            assert found.cluster is not None
-            assert found.cluster.cluster_id == client.cluster_id()
-            assert {each.addresses[0] for each in found.nodes} == set(cluster.servers.split(","))
-        group = 1
-        wait_for(lambda: leader_entry(where, group) is not None, "the topic's leader", PATIENCE_S)
-        first = leader_entry(where, group)
-        assert first is not None
-        assert first.topic == "t"
-        cluster.kill(first.node)
-        wait_for(
-            lambda: (now := leader_entry(where, group)) is not None and now.term > first.term,
-            "the next leader to be published",
-            PATIENCE_S,
-        )
-        others = [node for node in (1, 2, 3) if node != first.node]
-        wait_nodes(where, *others)  # when the dead node's session has timed out
-        cluster.serve(first.node)
-        wait_nodes(where, 1, 2, 3)
-        with raftlog.connect(zookeeper=where) as client:
-            client.delete_topic("t")
-        wait_for(lambda: leader_entry(where, group) is None, "the entry to be removed", PATIENCE_S)
-        cluster.terminate(2)
-        assert [entry.node for entry in directory(where).nodes] == [1, 3]
+def test_a_client_that_knows_only_the_ensemble_writes_and_reads(
+    cluster: ProcessCluster, kept_where: str
+) -> None:
+    with raftlog.connect(zookeeper=kept_where) as client:
+        group = client.create_topic("t", "a INT").group
+        with client.producer("t") as producer:
+            producer.append([{"a": number} for number in range(100)])
+        assert values(client, "t") == list(range(100))
+        found = directory(kept_where)
+        assert found.cluster is not None
+        assert found.cluster.cluster_id == client.cluster_id()
+        assert {each.addresses[0] for each in found.nodes} == set(cluster.servers.split(","))
+    wait_for(lambda: leader_entry(kept_where, group) is not None, "the topic's leader", PATIENCE_S)
+    first = leader_entry(kept_where, group)
+    assert first is not None
+    assert first.topic == "t"
+    cluster.kill(first.node)
+    wait_for(
+        lambda: (now := leader_entry(kept_where, group)) is not None and now.term > first.term,
+        "the next leader to be published",
+        PATIENCE_S,
+    )
+    others = [node for node in (1, 2, 3) if node != first.node]
+    wait_nodes(kept_where, *others)  # when the dead node's session has timed out
+    cluster.serve(first.node)
+    wait_nodes(kept_where, 1, 2, 3)
+    with raftlog.connect(zookeeper=kept_where) as client:
+        client.delete_topic("t")
+    wait_for(lambda: leader_entry(kept_where, group) is None, "the entry to be removed", PATIENCE_S)
+    cluster.terminate(2)
+    assert [entry.node for entry in directory(kept_where).nodes] == [1, 3]
 
 
 def test_with_the_ensemble_killed_or_paused_no_write_or_read_of_a_known_cluster_stops(
-    tmp_path: Path, where: str, ensemble: EnsembleProcesses
+    cluster: ProcessCluster, kept_where: str, ensemble: EnsembleProcesses
 ) -> None:
-    with started(tmp_path / "data", where) as cluster, raftlog.connect(zookeeper=where) as client:
-        wait_nodes(where, 1, 2, 3)
+    with raftlog.connect(zookeeper=kept_where) as client:
         client.create_topic("t", "a INT")
         with Writing(client, "t") as writing:
             writing.wait_more(20)
@@ -202,7 +225,7 @@ def test_with_the_ensemble_killed_or_paused_no_write_or_read_of_a_known_cluster_
             finally:
                 ensemble.start_all()
             writing.wait_more(20)
-        wait_nodes(where, 1, 2, 3)  # by kazoo's own reconnection, of all that lived through it
+        wait_nodes(kept_where, 1, 2, 3)  # by kazoo's own reconnection, of all that lived through it
         assert values(client, "t") == list(range(writing.written))
 
 
@@ -233,14 +256,13 @@ def test_a_whole_cluster_starts_and_serves_while_the_ensemble_is_down(
 
 
 def test_a_query_s_new_processes_need_no_ensemble(
-    tmp_path: Path, where: str, ensemble: EnsembleProcesses
+    cluster: ProcessCluster, kept_where: str, ensemble: EnsembleProcesses
 ) -> None:
-    with started(tmp_path / "data", where) as cluster, cluster.client() as client:
+    with cluster.client() as client:
         client.create_topic("t", "a INT")
-        wait_nodes(where, 1, 2, 3)
-        source = RaftlogDataSource({"subscribe": "t", "raftlog.zookeeper.connect": where})
+        source = RaftlogDataSource({"subscribe": "t", "raftlog.zookeeper.connect": kept_where})
         unknowing = copy.copy(source)
-        unknowing.options = {"subscribe": "t", "raftlog.zookeeper.connect": where}
+        unknowing.options = {"subscribe": "t", "raftlog.zookeeper.connect": kept_where}
         ensemble.kill()
         try:
             with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
@@ -275,10 +297,11 @@ def test_a_client_follows_a_cluster_that_moved(tmp_path: Path, where: str) -> No
         assert values(client, "t") == [1]
 
 
-def test_forged_entries_stop_nothing_and_join_nothing(tmp_path: Path, where: str) -> None:
+def test_forged_entries_stop_nothing_and_join_nothing(
+    tmp_path: Path, where: str, single: ProcessCluster
+) -> None:
     with ExitStack() as stack:
         cluster = stack.enter_context(started(tmp_path / "data", where))
-        other = stack.enter_context(ProcessCluster.start(tmp_path / "other", nodes=1))
         client = stack.enter_context(raftlog.connect(zookeeper=where))
         client.create_topic("t", "a INT")
         wait_nodes(where, 1, 2, 3)
@@ -290,7 +313,7 @@ def test_forged_entries_stop_nothing_and_join_nothing(tmp_path: Path, where: str
             node=9,
             cluster_id=known.cluster.cluster_id,
             store_uuid="f" * 32,
-            addresses=(other.servers,),
+            addresses=(single.servers,),
         )
         forger.create("/nodes/9", elsewhere.encode())
         forger.create("/nodes/7", None)
@@ -299,7 +322,7 @@ def test_forged_entries_stop_nothing_and_join_nothing(tmp_path: Path, where: str
         forger.create("/leaders/99", b"{}")
         truth = leader_entry(where, 1)
         assert truth is not None
-        lie = truth.model_copy(update={"address": other.servers, "term": 1_000})
+        lie = truth.model_copy(update={"address": single.servers, "term": 1_000})
         forger.set("/leaders/1", lie.encode())
         for node in (1, 2, 3):
             forger.set(f"/nodes/{node}", elsewhere.model_copy(update={"node": node}).encode())
@@ -310,9 +333,9 @@ def test_forged_entries_stop_nothing_and_join_nothing(tmp_path: Path, where: str
             cluster.serve(truth.node)
             writing.wait_more(20)
         assert values(client, "t") == list(range(writing.written))
-        with other.client() as stranger:
+        with single.client() as stranger:
             assert stranger.list_topics() == []
-        told = {other.servers, *cluster.servers.split(",")}  # nobody removes node 9
+        told = {single.servers, *cluster.servers.split(",")}  # nobody removes node 9
         wait_for(
             lambda: set(directory(where).addresses()) == told,
             "the nodes to write the truth again",
@@ -340,17 +363,14 @@ def test_forged_entries_stop_nothing_and_join_nothing(tmp_path: Path, where: str
 
 
 def test_an_entry_of_another_cluster_alone_leads_a_client_nowhere(
-    tmp_path: Path, where: str
+    where: str, single: ProcessCluster
 ) -> None:
-    with (
-        ProcessCluster.start(tmp_path / "other", nodes=1) as other,
-        zookeeper(where) as forger,
-    ):
-        founder = Founder(node=1, address=other.servers, token="")
+    with zookeeper(where) as forger:
+        founder = Founder(node=1, address=single.servers, token="")
         forger.create(
             "/cluster", ClusterEntry(cluster_id="c", founders=(founder,)).encode(), makepath=True
         )
-        node = NodeEntry(node=1, cluster_id="c", store_uuid="s", addresses=(other.servers,))
+        node = NodeEntry(node=1, cluster_id="c", store_uuid="s", addresses=(single.servers,))
         forger.create("/nodes/1", node.encode(), makepath=True)
         settings = ClientSettings(zookeeper=where, refused_timeout_s=0.5)
         with (
@@ -358,20 +378,17 @@ def test_an_entry_of_another_cluster_alone_leads_a_client_nowhere(
             pytest.raises(ZooKeeperUnavailable, match="is of the cluster"),
         ):
             client.create_topic("t", "a INT")
-        with other.client() as stranger:
+        with single.client() as stranger:
             assert stranger.list_topics() == []
 
 
-def test_nodes_of_another_cluster_at_the_same_path_write_nothing(
-    tmp_path: Path, where: str
-) -> None:
-    with started(tmp_path / "data", where):
-        wait_nodes(where, 1, 2, 3)
-        wait_for(lambda: leader_entry(where, 0) is not None, "the controller's leader", PATIENCE_S)
-        before = directory(where)
-        said = announced(where, cluster_id="another", node=1)
-        assert "is of cluster" in said
-        assert directory(where) == before
+@pytest.mark.usefixtures("cluster")
+def test_nodes_of_another_cluster_at_the_same_path_write_nothing(kept_where: str) -> None:
+    wait_for(lambda: leader_entry(kept_where, 0) is not None, "the controller's leader", PATIENCE_S)
+    before = directory(kept_where)
+    said = announced(kept_where, cluster_id="another", node=1)
+    assert "is of cluster" in said
+    assert directory(kept_where) == before
 
 
 def announced(where: str, *, cluster_id: str, node: int, leads: int = 0, secret: str = "") -> str:
