@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 
 from raftlog.bench.measure import latency_of
-from raftlog.chaos.cluster import ProcessCluster, free_ports, wait_for
+from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client.connection import Connection
 from raftlog.client.log_client import LogClient
 from raftlog.machines.commands import TopicInfo
@@ -44,30 +44,29 @@ def observers(place: Place) -> Iterator[Figure]:
 
 def _writes(place: Place) -> Iterator[Figure]:
     """Appends one after the other, before many observers run, with them, and after them."""
-    port = free_ports(3 + MANY)
     with (
-        place.cluster(port=port) as cluster,
+        place.cluster(spare=MANY) as cluster,
         cluster.client() as client,
-        ExitStack() as stack,
+        tempfile.TemporaryDirectory(dir="/dev/shm") as memory,
     ):
         topic = client.create_topic("t", _DDL)
         numbers = range(4, 4 + MANY)
-        for number in numbers:
-            _add(client, number, cluster.address(number), ())
-        listed = ",".join(cluster.address(number) for number in range(1, 4 + MANY))
+        for node in numbers:
+            client.members.add(node, cluster.address(node), observer=True, parents=())
         # They stand for twenty machines: what counts is what they ask of this one.
-        memory = stack.enter_context(tempfile.TemporaryDirectory(dir="/dev/shm"))
-        command = ["nice", "-n", "19", sys.executable, "-m", "tests.bench.many_observers", memory]
-        command += [client.cluster_id(), listed, "4", str(3 + MANY)]
+        command = ["nice", "-n", "19", sys.executable, "-m", "tests.bench.many_observers"]
+        command += [f"--set={setting}" for setting in place.joining(cluster, spare=MANY)]
+        listed = ",".join(cluster.address(node) for node in range(1, 4 + MANY))
+        command += [memory, client.cluster_id(), listed, "4"]
         without = _append(client, topic, APPENDS)
-        log = stack.enter_context((place.folder / "many.log").open("ab"))
-        process = subprocess.Popen(command, stdout=log, stderr=log)
+        with (place.folder / "many.log").open("ab") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log)
         try:
-            for number in numbers:
-                client.members.wait_for(number, _PATIENCE_S)
+            for node in numbers:
+                client.members.wait_for(node, _PATIENCE_S)
             with closing(Connection(client.settings)) as connection:
-                for number in numbers:
-                    _wait_at(connection, cluster.address(number), topic, APPENDS)
+                for node in numbers:
+                    _wait_at(connection, cluster.address(node), topic, APPENDS)
             with_many = _append(client, topic, 2 * APPENDS)
         finally:
             process.kill()
@@ -152,7 +151,7 @@ def _reads(place: Place) -> Iterator[Figure]:
             _wait_at(connection, cluster.address(node), topic, ROWS)
         for count in range(3):
             read_from = [cluster.address(node) for node in (1, 2, 3, *parents)][: 3 + count]
-            total = _read_rows(client, topic, read_from)
+            total = _read_rows(topic, read_from, place.client_environment(cluster))
             yield Figure(
                 name=f"observers_{count}_read_rows_per_s",
                 value=total / READ_S,
@@ -162,11 +161,11 @@ def _reads(place: Place) -> Iterator[Figure]:
             )
 
 
-def _read_rows(client: LogClient, topic: TopicInfo, addresses: list[str]) -> int:
+def _read_rows(topic: TopicInfo, addresses: list[str], environment: dict[str, str]) -> int:
     """Rows that all readers have read within the time."""
     command = [sys.executable, "-m", "tests.bench.observer_reader", topic.name, str(READ_S)]
     readers = [
-        subprocess.Popen([*command, *addresses], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen([*command, *addresses], stdout=subprocess.PIPE, text=True, env=environment)
         for _ in range(READERS)
     ]
     return sum(int(reader.communicate(timeout=READ_S + _PATIENCE_S)[0]) for reader in readers)
@@ -178,20 +177,16 @@ def _read_rows(client: LogClient, topic: TopicInfo, addresses: list[str]) -> int
 def _cluster_with(
     place: Place, parents: dict[int, tuple[int, ...]], stack: ExitStack
 ) -> tuple[ProcessCluster, LogClient]:
-    port = free_ports(3 + len(parents))
-    cluster = stack.enter_context(place.cluster(port=port))
+    cluster = stack.enter_context(place.cluster(spare=len(parents)))
     client = stack.enter_context(cluster.client())
+    settings = place.joining(cluster, spare=len(parents))
     for node, its in parents.items():
-        _add(client, node, cluster.address(node), its)
-        joined = Joined(cluster.servers, node, place.folder / f"node-{node}")
+        client.members.add(node, cluster.address(node), observer=True, parents=its)
+        joined = Joined(cluster.servers, node, place.folder / f"node-{node}", settings=settings)
         stack.callback(joined.end)
     for node in parents:
         client.members.wait_for(node, _PATIENCE_S)
     return cluster, client
-
-
-def _add(client: LogClient, node: int, address: str, parents: tuple[int, ...]) -> None:
-    client.members.add(node, address, observer=True, parents=parents)
 
 
 def _wait_at(connection: Connection, address: str, topic: TopicInfo, mark: int) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 
 from tests.bench.figures import Figure
 from tests.bench.place import Place
+from tests.bench.processes import RolesWatch
 
 Turns = Callable[[Sequence[Place]], Iterator[tuple[Figure, ...]]]
 Whole = Callable[[Place], Iterator[Figure]]
@@ -83,17 +84,23 @@ def whole(name: str, place: Place) -> Iterator[Figure]:
     """The figures of a piece that takes no turns, and what all of it cost the processor."""
     measure: Whole = LONG_PIECES[name].load()
     own_s, started_s = _processor_s(resource.RUSAGE_SELF), _processor_s(resource.RUSAGE_CHILDREN)
-    yield from measure(place)
+    with RolesWatch(place.clusters) as nodes:
+        yield from measure(place)
     own_s = _processor_s(resource.RUSAGE_SELF) - own_s
     started_s = _processor_s(resource.RUSAGE_CHILDREN) - started_s
-    yield Figure(
-        name=f"{name.replace('-', '_')}_processor_s",
-        value=own_s + started_s,
-        unit="s",
-        about="processor time of the whole piece: of this process, which has the client, and of "
-        "the nodes and other processes that it started and that have ended",
-        detail={"client": own_s, "started": started_s},
-    )
+    spent = {
+        "": (own_s + started_s, "of this process and all that it started"),
+        "client_": (own_s, "of this process, which has the client"),
+        "leaders_": (nodes.leaders_s, "of nodes while they led a topic"),
+        "followers_": (nodes.followers_s, "of nodes while they led none"),
+    }
+    for whose, (seconds, about) in spent.items():
+        yield Figure(
+            name=f"{name.replace('-', '_')}_{whose}processor_s",
+            value=seconds,
+            unit="s",
+            about=f"processor time of the whole piece: {about}",
+        )
 
 
 def _processor_s(whose: int) -> float:

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,8 @@ class Place:
     """With TLS, tokens, grants, quotas, an audit log and metrics."""
     environment: Mapping[str, str] | None = None
     """That of the tree whose `raftlog` runs. Default: that of this process."""
+    clusters: list[ProcessCluster] = field(default_factory=list)
+    """All that were started here."""
 
     def cluster(
         self,
@@ -45,42 +47,64 @@ class Place:
         *,
         nodes: int = 3,
         settings: Sequence[str] = (),
-        port: int | None = None,
+        spare: int = 0,
     ) -> ProcessCluster:
-        """A cluster of the tree in the folder of this name, or in the piece's own folder. The
-        arguments are those of `ProcessCluster.start`. Raises `CannotRun`."""
+        """A cluster of the tree in the folder of this name, or in the piece's own folder, with
+        addresses for so many `spare` nodes that may join it. The other arguments are those of
+        `ProcessCluster.start`. Raises `CannotRun`."""
         data = self.folder / name if name else self.folder / "data"
         # The `ProcessCluster` of an older tree may lack parameters that are not needed there.
-        given: dict[str, Any] = {"nodes": nodes, "settings": settings, "port": port}
+        given: dict[str, Any] = {"nodes": nodes, "settings": settings}
         if self.environment is not None:
             given["environment"] = self.environment
-        return self._started(data, given) if not self.closed else self._closed(data, given)
+        if self.closed:
+            return self._closed(data, given, spare)
+        return self._started(data, {**given, "port": free_ports(nodes + spare)})
+
+    def joining(self, cluster: ProcessCluster, spare: int) -> list[str]:
+        """The settings of the nodes for which the cluster was started with `spare` addresses."""
+        if not self.closed:
+            return []
+        tls = cluster.data / "tls"
+        return [
+            f"tls.ca_file={_authority(cluster)}",
+            f"tls.cert_file={tls / 'node-{node}.pem'}",
+            f"tls.key_file={tls / 'node-{node}.key'}",
+            f"client.tls_ca_file={_authority(cluster)}",
+            f"client.token={cluster.token}",
+            *_closing(self.folder / f"secrets-{cluster.data.name}", len(cluster.pids) + spare),
+        ]
 
     def _started(self, data: Path, given: Mapping[str, Any]) -> ProcessCluster:
         try:
-            return ProcessCluster.start(data, **given)
+            started = ProcessCluster.start(data, **given)
         except DeadlineExceeded as error:
             if self.name == THIS_TREE:
                 raise
             raise CannotRun(f"{self.name}: {error}") from error
+        self.clusters.append(started)
+        return started
 
-    def _closed(self, data: Path, given: Mapping[str, Any]) -> ProcessCluster:
-        nodes, port, settings = given["nodes"], given["port"], given["settings"]
-        if port is not None:
-            raise CannotRun("it chooses the ports of its nodes, and a closed node needs three")
+    def _closed(self, data: Path, given: Mapping[str, Any], spare: int) -> ProcessCluster:
+        most = given["nodes"] + spare
         secrets = self.folder / f"secrets-{data.name}"
         is_new = not secrets.exists()
         if is_new:
             self._make_token(secrets)
+        settings = (*given["settings"], *_closing(secrets, most))
         closing = {
-            "settings": (*settings, *_closing(secrets, nodes)),
-            "port": free_ports(3 * nodes),
+            "settings": settings,
+            "port": free_ports(3 * most),
             "tls": True,
             "token": _token(secrets),
         }
         cluster = self._started(data, {**given, **closing})
         if is_new:
             self._grant(cluster)
+        if spare:
+            others = range(given["nodes"] + 1, most + 1)
+            words = (word for node in others for word in ("--node", f"{node}=127.0.0.1"))
+            self._command("certs", "--data", str(data), *words)
         return cluster
 
     def client_environment(self, cluster: ProcessCluster) -> dict[str, str]:
@@ -102,7 +126,7 @@ class Place:
     # ------------------------------------------------------------ closed
 
     def _make_token(self, secrets: Path) -> None:
-        secrets.mkdir()
+        secrets.mkdir(parents=True)
         token = self._command("tokens", "add", _IDENTITY, "--file", str(secrets / "tokens"))
         (secrets / _IDENTITY).write_text(token)
 

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any, Self
+
+from raftlog.chaos.cluster import ProcessCluster
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _KIB = 1024
 
 
-def cpu_s(pid: int) -> float:
-    """User and system time of the process, all its threads. The kernel gives it in steps of 10 ms:
-    for less than some seconds use `thread_times_ns`."""
+def cpu_s(pid: int, *, with_ended: bool = False) -> float:
+    """User and system time of the process, all its threads, and `with_ended` also of those that it
+    started and that have ended. The kernel gives it in steps of 10 ms: for less than some seconds
+    use `thread_times_ns`."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+    return sum(map(int, fields[11 : 15 if with_ended else 13])) / _TICKS_PER_S
 
 
 def tree_cpu_s(*pids: int) -> float:
@@ -81,17 +87,14 @@ def children(pids: Iterable[int]) -> dict[int, list[int]]:
     return found
 
 
-class MemoryWatch:
-    """The highest memory of each process while this context lasts, looked at ten times a second."""
+class _Watch(ABC):
+    """Looks ten times a second while this context lasts, and once more at its end."""
 
-    def __init__(self, pids: Iterable[int], *, with_children: bool = False) -> None:
-        """`with_children`: what a process started counts as the process's own."""
-        self.highest: dict[int, dict[str, int]] = {pid: {} for pid in pids}
-        self._with_children = with_children
+    def __init__(self) -> None:
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="memory-watch", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
-    def __enter__(self) -> MemoryWatch:
+    def __enter__(self) -> Self:
         self.look()
         self._thread.start()
         return self
@@ -106,16 +109,29 @@ class MemoryWatch:
         self._thread.join()
         self.look()
 
-    def most(self, name: str) -> int:
-        """The highest value of `name` over all processes."""
-        return max(each[name] for each in self.highest.values())
-
     def _run(self) -> None:
         while not self._over.wait(0.1):
             self.look()
 
+    @abstractmethod
     def look(self) -> None:
         """Look now as well."""
+
+
+class MemoryWatch(_Watch):
+    """The highest memory of each process."""
+
+    def __init__(self, pids: Iterable[int], *, with_children: bool = False) -> None:
+        """`with_children`: what a process started counts as the process's own."""
+        super().__init__()
+        self.highest: dict[int, dict[str, int]] = {pid: {} for pid in pids}
+        self._with_children = with_children
+
+    def most(self, name: str) -> int:
+        """The highest value of `name` over all processes."""
+        return max(each[name] for each in self.highest.values())
+
+    def look(self) -> None:
         started = children(self.highest) if self._with_children else {}
         for pid, highest in self.highest.items():
             now = Counter(memory_bytes(pid))
@@ -126,3 +142,62 @@ class MemoryWatch:
                     continue  # it has just ended
             for name, value in now.items():
                 highest[name] = max(value, highest.get(name, 0))
+
+
+class RolesWatch(_Watch):
+    """The processor time of clusters' nodes: of those that lead a topic at that moment, by their
+    own logs, and of the others. Compactions count when they have ended."""
+
+    def __init__(self, clusters: Sequence[ProcessCluster]) -> None:
+        """`clusters` may grow meanwhile."""
+        super().__init__()
+        self.leaders_s = 0.0
+        self.followers_s = 0.0
+        self._clusters = clusters
+        self._nodes: dict[int, _NodeLog] = {}
+
+    def look(self) -> None:
+        for cluster in tuple(self._clusters):
+            for node, pid in tuple(cluster.pids.items()):
+                if pid not in self._nodes:
+                    self._nodes[pid] = _NodeLog(cluster.logs[node])
+                self._look_at(pid, self._nodes[pid])
+
+    def _look_at(self, pid: int, node: _NodeLog) -> None:
+        try:
+            spent_s = cpu_s(pid, with_ended=True) - node.spent_s
+        except OSError:
+            return  # it has ended
+        node.spent_s += spent_s
+        if node.leads():
+            self.leaders_s += spent_s
+        else:
+            self.followers_s += spent_s
+
+
+class _NodeLog:
+    """What one process of a node has logged so far of what it leads."""
+
+    def __init__(self, log: Path) -> None:
+        self.spent_s = 0.0
+        self._log = log
+        self._read_bytes = 0
+        self._led: set[int] = set()
+
+    def leads(self) -> bool:
+        """Whether it leads a topic. The controller and the key-value store are none."""
+        with self._log.open("rb") as file:
+            file.seek(self._read_bytes)
+            for line in file:
+                if not line.endswith(b"}\n"):
+                    break  # the rest comes later
+                self._read_bytes += len(line)
+                if b'"leadership"' in line or b'"group removed"' in line:
+                    self._take(json.loads(line))
+        return bool(self._led)
+
+    def _take(self, row: Mapping[str, Any]) -> None:
+        if row.get("role") == "leader" and not row["topic"].startswith("("):
+            self._led.add(row["group"])
+        else:
+            self._led.discard(row["group"])
