@@ -10,6 +10,7 @@ import itertools
 import os
 import signal
 import threading
+from base64 import b85encode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -50,7 +51,8 @@ POINT_BYTES = 1024 * 1024
 ROWS = 1_100
 """More entries than a follower may lack, and than there are from one comparison of states to the
 next."""
-TEXT = os.urandom(20_000).hex()
+TEXT = b85encode(os.urandom(32_000)).decode()
+"""Compression leaves it as it is, so its bytes are found on disk. Of hex digits it would not."""
 PATIENT_S = 6
 """A scrape interval that leaves a scrape more time than a node waits for its loop (5 s)."""
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from base64 import b85encode
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def scrubbed(cluster: ProcessCluster, *words: str) -> dict[tuple[str, int], dict
 
 
 def test_a_scrub_names_node_and_file_of_a_damaged_body_and_it_is_healed(tmp_path: Path) -> None:
-    text = os.urandom(50_000).hex()
+    text = b85encode(os.urandom(100_000)).decode()
     with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
         topic = client.create_topic("bad", "text string")
         client.create_topic("good", "number bigint")
