@@ -26,7 +26,7 @@ FIRST_SEEDS = Path(__file__).with_name("first_seeds.txt")
 """Where to begin each hunt: a line for each bug, with a seed that notices it at little cost."""
 
 
-CANDIDATES = 3
+CANDIDATES = 4
 LEEWAY = 5
 """So many seeds before the recorded one are tried as well."""
 

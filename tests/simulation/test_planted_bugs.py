@@ -26,19 +26,19 @@ FOUND_AT_ONCE = (
 
 
 @pytest.mark.parametrize("bug", FOUND_AT_ONCE)
-def test_a_bug_in_plain_sight_is_noticed_by_the_first_seeds(bug: str) -> None:
-    _hunt(bug, 0, 5)
+def test_a_bug_in_plain_sight_is_noticed_soon(bug: str) -> None:
+    _hunt(bug, 5)
 
 
 @pytest.mark.simulation
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("bug", sorted(set(BUGS) - set(FOUND_AT_ONCE) - set(SCRIPTS)))
 def test_a_planted_bug_is_noticed_within_a_bounded_number_of_seeds(bug: str) -> None:
-    _hunt(bug, first_seeds().get(bug, 0), SEEDS_MAX)
+    _hunt(bug, SEEDS_MAX)
 
 
-def _hunt(bug: str, start: int, seeds_max: int) -> None:
-    found = hunt(bug, start=start, seeds_max=seeds_max)
+def _hunt(bug: str, seeds_max: int) -> None:
+    found = hunt(bug, start=first_seeds().get(bug, 0), seeds_max=seeds_max)
     assert found.seeds > 0
     count("seeds", found.seeds)
 
