@@ -7,7 +7,7 @@ unset PYTHONDONTWRITEBYTECODE # or every run would compile all tests again, a fi
 started=$SECONDS
 status=0
 $VENV/bin/python -m pytest -q -n 2 --dist worksteal tests --ignore tests/cluster --ignore tests/spark \
-    -m "not slow and not simulation and not soak" "$@" ||
+    -m "not cluster and not slow and not simulation and not soak" "$@" ||
     status=$?
 say "fast tests: $((SECONDS - started)) s"
 exit $status

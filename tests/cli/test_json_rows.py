@@ -82,6 +82,7 @@ def test_nested_values_are_read_as_tail_writes_them() -> None:
     assert read(data, NESTED) == [ROW, EMPTY, NULLS, ROW, NULLS | {"id": 4}]
 
 
+@pytest.mark.slow
 def test_maps_are_read_across_blocks() -> None:
     schema = schema_of("id bigint, counts map<string, bigint>")
     count = BLOCK_BYTES // 20

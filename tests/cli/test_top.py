@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from dataclasses import replace
 
-import pytest
-
-from raftlog.chaos.cluster import ProcessCluster
 from raftlog.cli.top import TopicNow, seen
 from raftlog.core.types import LogIndex, NodeId, Offset, Term
 from raftlog.wire.calls import FollowerView, GroupView
@@ -57,26 +51,3 @@ def test_a_topic_that_was_created_again_did_not_lose_records() -> None:
 def test_without_a_leader_nobody_knows_who_is_behind() -> None:
     (found,) = seen([replica(2, "t", 0, 5), replica(3, "t", 0, 5)], 1.0, None).topics
     assert (found.leader, found.behind_entries, found.replicas) == (0, None, 2)
-
-
-@pytest.mark.slow
-def test_it_goes_on_until_it_is_ended(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with (
-        ProcessCluster.start(tmp_path_factory.mktemp("top") / "data") as cluster,
-        cluster.client() as client,
-    ):
-        for topic in ("a", "b"):
-            client.create_topic(topic, "id bigint")
-        words = ["--servers", cluster.servers, "top", "-n", "1", "--interval", "0.2", "-o", "json"]
-        with subprocess.Popen(
-            [sys.executable, "-m", "raftlog", *words], stdout=subprocess.PIPE, text=True
-        ) as running:
-            assert running.stdout is not None
-            rates = []
-            while not any(rates):
-                client.append("b", [{"id": 1}])
-                (row,) = json.loads(running.stdout.readline())
-                rates.append(row["records_per_s"])
-            assert row["topic"] == "b"
-            assert row["replicas"] == 3
-            running.terminate()

@@ -460,6 +460,7 @@ def test_rounds_that_can_make_no_lease_any_more_are_forgotten() -> None:
 # ------------------------------------------------------------ random networks
 
 
+@pytest.mark.slow
 def test_no_lease_holds_once_another_leader_is_elected() -> None:
     """Late messages, cuts, pauses, restarts, resets, transfers, clocks of different speeds: who
     holds a lease leads the latest term of all, whatever happens."""

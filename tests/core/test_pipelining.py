@@ -215,6 +215,7 @@ def test_a_follower_that_was_down_for_long_converges() -> None:
     assert ticks <= 2 * WINDOW.resend_ticks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_lost_repeated_and_shuffled_traffic_converges_to_one_log(seed: int) -> None:
     """CHECKLIST 13, 60, 61, 62."""

@@ -136,6 +136,7 @@ def _text(path: str) -> str:
     return (ROOT / path).read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_documents_exist() -> None:
     problems = {(each.page, each.line): problem_of(each.words) for each in COMMANDS}
     assert {place: problem for place, problem in problems.items() if problem} == {}

@@ -18,6 +18,7 @@ from tests.simulation.planted import BUGS
 from tests.simulation.planting import replaced
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_nearest_situations_keep_all_promises(name: str) -> None:
     explorer = Explorer(SCENARIOS[name]())

@@ -52,6 +52,7 @@ def test_a_broken_message_is_a_value_or_malformed(decoder: str, count: int) -> N
     check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("method", CALLS)
 def test_a_broken_request_that_is_accepted_means_something(method: str, count: int) -> None:

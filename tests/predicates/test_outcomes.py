@@ -178,6 +178,7 @@ def _key(value: Any) -> Any:
     return value
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(PREDICATES, ROWS)
 @example(Compare(column="text", operator="<", value="\U0001f600"), [
@@ -226,6 +227,7 @@ def single_tests(draw: st.DrawFn) -> tuple[Predicate, list[Row]]:
     return predicate, [dict.fromkeys(KINDS) | {name: value} for value in values]
 
 
+@pytest.mark.slow
 @settings(max_examples=1500)
 @given(single_tests())
 def test_statistics_never_deny_what_a_single_test_comes_to(tested):
@@ -248,6 +250,7 @@ def test_a_float_is_never_known_to_equal_another():
         assert outcomes(test, lambda _: zero) == Outcomes(true=True, false=True, null=False)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(PREDICATES, ROWS)
 def test_an_interval_holds_the_column_of_every_record_that_matches(predicate, rows):

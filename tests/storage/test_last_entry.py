@@ -91,6 +91,7 @@ def test_a_flipped_byte_hides_the_end_only_in_the_header_of_the_last_segment(
     assert told > 500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limits", LAYOUTS)
 @pytest.mark.parametrize("at_once", [1, 3])
 def test_a_log_that_was_cut_off_ends_where_it_says(limits: LogLimits, at_once: int) -> None:

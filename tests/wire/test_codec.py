@@ -106,7 +106,7 @@ def test_the_peer_messages_tested_here_are_all_peer_messages():
 
 @pytest.mark.parametrize("kind", COMMAND_TYPES, ids=lambda kind: kind.__name__)
 def test_a_command_survives_the_log(kind: type):
-    @settings(max_examples=25)
+    @settings(max_examples=12)
     @given(values_of(kind), HEADERS)
     def check(command: Command, header: BatchHeader):
         has_batch = isinstance(command, (Append, Stage))
@@ -169,7 +169,7 @@ def _append() -> Append:
 def test_a_request_survives_the_wire(call: Call):
     bodies = st.binary(max_size=20) if isinstance(call, BodyCall) else st.just(b"")
 
-    @settings(max_examples=25)
+    @settings(max_examples=12)
     @given(values_of(call.request), bodies)
     def check(request, body: bytes):
         found, found_body = decode_request(call, encode_request(call, request, body))
@@ -184,7 +184,7 @@ def test_a_request_survives_the_wire(call: Call):
 def test_a_reply_survives_the_wire(call: Call):
     bodies = st.lists(st.binary(max_size=20), max_size=3) if call is READ else st.just(b"")
 
-    @settings(max_examples=25)
+    @settings(max_examples=12)
     @given(values_of(call.reply), bodies)
     def check(reply, body):
         found, found_body = decode_reply(call, encode_reply(call, reply, body))

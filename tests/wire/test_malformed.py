@@ -25,6 +25,7 @@ def _accepts(decoder: str, data: bytes) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("decoder", DECODERS)
 def test_random_bytes_are_a_value_or_malformed(decoder: str):
     @settings(max_examples=25)
@@ -35,6 +36,7 @@ def test_random_bytes_are_a_value_or_malformed(decoder: str):
     check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("decoder", DECODERS)
 def test_random_messages_in_a_good_frame_are_a_value_or_malformed(decoder: str):
     @settings(max_examples=25)
