@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Generator, Mapping
 from functools import cache
 from pathlib import Path
@@ -21,7 +21,7 @@ from raftlog.chaos.cluster import ProcessCluster
 from tests import fork_server
 from tests.bench.processes import tree_cpu_s
 
-LIMITS = {"cluster starts": 185, "pythons": 300, "JVMs": 12, "seeds": 550}
+LIMITS = {"cluster starts": 130, "pythons": 150, "JVMs": 10, "seeds": 250}
 """How much of each a whole run may start. `pythons` are started from nothing, not forked."""
 
 UNLISTED_S = 10.0
@@ -61,6 +61,8 @@ class Costs:
         self._is_judged = config.getoption("markexpr") != "soak"
         self._own: Counter[str] = Counter()
         self._of_tests: Counter[str] = Counter()
+        self._own_starts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._starts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._counts: Counter[str] = Counter()
         self._processor_s = 0.0
         self._jvms = Path(tempfile.mkdtemp(prefix="raftlog-jvms-"))
@@ -74,17 +76,19 @@ class Costs:
         """Time a test together with what is set up for it and taken down after it."""
         starts = any(item.get_closest_marker(each) for each in STARTING)
         spent_s = _everything_s if starts else time.process_time
-        before_s = spent_s()
+        before_s, before = spent_s(), _counted()
         try:
             return (yield)
         finally:
-            self._own[function_of(item.nodeid)] += spent_s() - before_s
+            test = function_of(item.nodeid)
+            self._own[test] += spent_s() - before_s
+            if more := _counted() - before:
+                self._own_starts[test] += more
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Hand over what this process counted, or judge the whole."""
-        counted = Counter(_counts)
-        counted["pythons"] += fork_server.started().executed
+        counted = _counted()
         counted["JVMs"] += len(list(self._jvms.iterdir()))
         for file in self._jvms.iterdir():
             file.unlink()
@@ -92,6 +96,7 @@ class Costs:
         own = {
             "counts": dict(counted),
             "tests": dict(self._own),
+            "starts": {test: dict(more) for test, more in self._own_starts.items()},
             # What this one started, such as its workers, reports for itself if it runs tests.
             "processor_s": _everything_s() if self._own else time.process_time(),
         }
@@ -100,8 +105,7 @@ class Costs:
             return
         self._add(own)
         if file := self._config.getoption("costs_file"):
-            lines = [f"{spent_s:.2f} {test}\n" for test, spent_s in self._of_tests.most_common()]
-            Path(file).write_text("".join(lines))
+            Path(file).write_text("".join(map(self._line, self._of_tests)))
         strict = self._config.getoption("strict_costs")
         if self._is_judged and (
             over_limits(self._counts) or (strict and too_costly(self._of_tests))
@@ -129,9 +133,16 @@ class Costs:
                 terminalreporter.line(line, red=True)
         terminalreporter.line(", ".join([*counters, f"processor s {self._processor_s:,.0f}"]))
 
+    def _line(self, test: str) -> str:
+        """A test's processor seconds, and what it started."""
+        started = "".join(f", {count} {what}" for what, count in self._starts[test].items())
+        return f"{self._of_tests[test]:.2f} {test}{started}\n"
+
     def _add(self, costs: dict[str, Any]) -> None:
         self._counts.update(costs["counts"])
         self._of_tests.update(costs["tests"])
+        for test, more in costs["starts"].items():
+            self._starts[test].update(more)
         self._processor_s += costs["processor_s"]
 
 
@@ -171,6 +182,11 @@ def _everything_s() -> float:
     """Processor time of this process, and of all that it and its fork server ever started."""
     server = fork_server.server_pid()
     return tree_cpu_s(os.getpid(), *([] if server is None else [server]))
+
+
+def _counted() -> Counter[str]:
+    """What this process has started so far."""
+    return _counts + Counter(pythons=fork_server.started().executed)
 
 
 def _count_starts() -> None:

@@ -45,6 +45,7 @@ PRELOADED = (
 )
 NEVER_FORKED = (
     "raftlog.compaction.worker",
+    "tests.chaos.noted_compaction",
     "tests.cluster.version_2",
     "tests.simulation",
     "tests.mutants",
@@ -70,7 +71,7 @@ _usual_popen = subprocess.Popen
 
 
 class Started(NamedTuple):
-    """How many processes this one started, and how."""
+    """How many Python processes this one started, and how."""
 
     forked: int
     executed: int
@@ -124,7 +125,7 @@ class ForkingPopen(subprocess.Popen):  # type: ignore[type-arg]
         asked = _SIGNATURE.bind(self, *arguments).arguments
         words = asked["args"]
         if not _is_forkable(words, asked):
-            _counts["executed"] += 1
+            _counts["executed"] += _is_python(words)
             super()._execute_child(*arguments)  # type: ignore[misc]
             return
         _counts["forked"] += 1
@@ -191,7 +192,7 @@ def _is_forkable(words: Any, asked: Mapping[str, Any]) -> bool:
     environment: Mapping[str, str] = os.environ if env is None else env
     return (
         (program, flag) == (sys.executable, "-m")
-        and module.startswith(("raftlog", "tests.cluster"))
+        and module.startswith(("raftlog", "tests.chaos", "tests.cluster"))
         and not module.startswith(NEVER_FORKED)
         and asked["preexec_fn"] is None
         and not asked["pass_fds"]
@@ -201,6 +202,12 @@ def _is_forkable(words: Any, asked: Mapping[str, Any]) -> bool:
         and asked["gid"] is None
         and _shaping(environment) == _running_server().shaping
     )
+
+
+def _is_python(words: Any) -> bool:
+    """Is it this Python, or a command of its environment? In a shell's line it does not show."""
+    program = words if isinstance(words, str | bytes | os.PathLike) else [*words, ""][0]
+    return Path(os.fsdecode(program)).parent == Path(sys.executable).parent
 
 
 def _shaping(environment: Mapping[str, str]) -> dict[str, str]:
