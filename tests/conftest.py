@@ -93,10 +93,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class ByFile(LoadFileScheduling):  # type: ignore[misc]
-    """Tests of one file share its fixtures, and all tests with Spark share one session."""
+    """Tests of one file share its fixtures. All tests with Spark share one session, and those that
+    start drivers of their own run beside it."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "spark" if nodeid.startswith("tests/spark/") else super()._split_scope(nodeid)
+        if nodeid.startswith("tests/spark/"):
+            return "drivers" if nodeid.startswith("tests/spark/drivers/") else "spark"
+        return super()._split_scope(nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByFile | None:

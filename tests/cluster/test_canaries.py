@@ -1,6 +1,6 @@
 """Planted secrets show nowhere: not in what nodes and commands write, nor in the process list.
 
-What Spark writes is searched by tests/spark/test_canaries.py.
+What Spark writes is searched by tests/spark/drivers/test_canaries.py.
 """
 
 from __future__ import annotations

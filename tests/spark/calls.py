@@ -32,8 +32,9 @@ def _wrap(name: str, place: int) -> None:
 
     @wraps(inner)
     def noting(self: Connection, *given: Any, **named: Any) -> Any:
-        with _noted_in[0].open("a") as file:
-            file.write(f"{given[place].name}\n")
+        if _noted_in[0].parent.exists():  # Spark uses this process for later queries, too
+            with _noted_in[0].open("a") as file:
+                file.write(f"{given[place].name}\n")
         return inner(self, *given, **named)
 
     setattr(Connection, name, noting)

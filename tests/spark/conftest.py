@@ -20,46 +20,39 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 import raftlog
-from raftlog.chaos.cluster import ProcessCluster
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster
 from raftlog.errors import SparkTooOld
 from raftlog.spark.spark_version import check_can_stream
 from raftlog.wire.calls import NodeView
+from tests.cluster.kept import Kept
 from tests.cluster.waiting import leader_of
 from tests.spark.calls import CountedSource
 from tests.spark.faults import Faults, FaultySource
 
 Ended = subprocess.CompletedProcess[str]
 
-DEADLINE_S = 180.0
-"""Far more than anything takes by itself: on a busy machine a JVM may need a minute to start."""
-TEST_TIMEOUT_S = 600
+PROGRAM_S = 6 * PATIENCE_S
+"""How long a whole program may run that starts a JVM."""
 LOOK_INTERVAL_S = 0.05
 TASK_TRIES = 2
 """How often Spark tries a task before it gives up the batch."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give the tests of this folder the time that Spark takes on a busy machine."""
-    for item in items:
-        if item.path.parent == Path(__file__).parent and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
-
-
 def wait_until(holds: Callable[[], bool], what: str, *queries: StreamingQuery) -> None:
     """Return when the condition holds; fail with `what` after the deadline, or once one of these
     queries, which the condition needs, has ended."""
-    deadline_s = time.monotonic() + DEADLINE_S
+    deadline_s = time.monotonic() + PATIENCE_S
     pause = threading.Event()
     while not holds():
         ended = [str(query.exception()) for query in queries if not query.isActive]
         assert not ended, f"{what}: a query has ended: {ended}"
         if time.monotonic() >= deadline_s:
             doing = [(query.status, query.lastProgress) for query in queries]
-            raise AssertionError(f"{what}: not within {DEADLINE_S:g} s: {doing}")
+            raise AssertionError(f"{what}: not within {PATIENCE_S:g} s: {doing}")
         pause.wait(LOOK_INTERVAL_S)
 
 
-def run_program(*words: str, cwd: Path, timeout_s: float = DEADLINE_S, **variables: str) -> Ended:
+def run_program(*words: str, cwd: Path, **variables: str) -> Ended:
     """Run a Python program with these arguments in a process of its own, and see it end well. Its
     Spark runs tasks on this Python and listens on loopback; `variables` are set besides."""
     own = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -69,7 +62,7 @@ def run_program(*words: str, cwd: Path, timeout_s: float = DEADLINE_S, **variabl
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=timeout_s,
+        timeout=PROGRAM_S,
         check=False,
     )
     assert ended.returncode == 0, ended.stdout[-5_000:] + ended.stderr[-20_000:]
@@ -77,13 +70,32 @@ def run_program(*words: str, cwd: Path, timeout_s: float = DEADLINE_S, **variabl
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    """Three nodes, some of which a test kills and brings back."""
-    with ProcessCluster.start(tmp_path_factory.mktemp("cluster") / "data") as started:
-        yield started
+def _kept_three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
+    with Kept(tmp_path_factory.mktemp("cluster")) as kept:
+        yield kept
 
 
 @pytest.fixture(scope="session")
+def _kept_one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
+    with Kept(tmp_path_factory.mktemp("lone"), nodes=1) as kept:
+        yield kept
+
+
+@pytest.fixture(scope="module")
+def cluster(_kept_three: Kept) -> Iterator[ProcessCluster]:
+    """Three nodes, some of which a test kills and brings back."""
+    yield _kept_three.whole()
+    _kept_three.rest()
+
+
+@pytest.fixture(scope="module")
+def lone(_kept_one: Kept) -> Iterator[ProcessCluster]:
+    """Another cluster, of one node."""
+    yield _kept_one.whole()
+    _kept_one.rest()
+
+
+@pytest.fixture(scope="module")
 def client(cluster: ProcessCluster) -> Iterator[raftlog.LogClient]:
     with cluster.client() as opened:
         yield opened
@@ -220,7 +232,7 @@ class Lab:
 
     def leader(self) -> int:
         """The node that leads the topic now."""
-        return leader_of(self.client, self.topic, DEADLINE_S)
+        return leader_of(self.client, self.topic)
 
     @contextmanager
     def leader_killed(self) -> Iterator[None]:
@@ -301,13 +313,13 @@ class Lab:
 
 def finish(query: StreamingQuery) -> None:
     """Await the query's end, which must come by itself."""
-    assert query.awaitTermination(int(DEADLINE_S)), "the query did not come to an end"
+    assert query.awaitTermination(int(PATIENCE_S)), "the query did not come to an end"
 
 
 def failure(query: StreamingQuery) -> str:
     """Await the query's failure; return its message."""
     with pytest.raises(StreamingQueryException) as raised:
-        query.awaitTermination(int(DEADLINE_S))
+        query.awaitTermination(int(PATIENCE_S))
     return str(raised.value)
 
 

@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 
 from raftlog.spark_jobs import archive
-from tests.spark.conftest import DEADLINE_S, need_streams, run_program
+from tests.spark.conftest import need_streams, run_program
 
 ROOT = Path(__file__).resolve().parents[2]
 JARS = ROOT / "build" / "delta"
@@ -38,7 +38,7 @@ def test_a_table_has_each_record_once(cluster, client, tmp_path):
     client.create_topic("archived-delta", "id bigint")
     client.append("archived-delta", [{"id": number} for number in range(10)])
     words = [cluster.servers, "archived-delta", str(tmp_path), jars]
-    done = run_program("-m", "tests.spark.delta_run", *words, cwd=ROOT, timeout_s=2 * DEADLINE_S)
+    done = run_program("-m", "tests.spark.delta_run", *words, cwd=ROOT)
     first, second, refused = map(json.loads, done.stdout.splitlines())
     assert first == [*range(10)]
     assert second == [*range(11)]

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import pytest
 from pyspark.errors import AnalysisException
 
-from raftlog.chaos.cluster import ProcessCluster
-from tests.spark.conftest import DEADLINE_S, failure, finish, need_streams
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster
+from tests.spark.conftest import failure, finish, need_streams
 
 
 def wrong_options(lab) -> None:
@@ -84,7 +84,7 @@ def test_a_read_is_soon_told_that_no_node_answers_any_more(lab) -> None:
     """In a session whose worker processes have had answers before."""
     need_streams()
     lab.create()
-    patient_ms = int(10 * DEADLINE_S * 1000)
+    patient_ms = int(10 * PATIENCE_S * 1000)
     with faulty_cluster(lab) as servers:
         given = {
             "raftlog__bootstrap__servers": servers,
@@ -122,7 +122,7 @@ def test_the_errors_of_users_functions_keep_their_stacks(lab) -> None:
 def test_a_stream_that_only_writes_is_soon_told_that_nothing_listens(lab) -> None:
     """Each of its runs: the request timeout is far longer than the test may take."""
     need_streams()
-    patient_ms = int(10 * DEADLINE_S * 1000)
+    patient_ms = int(10 * PATIENCE_S * 1000)
     lab.rows_file("a", 1)
     for _ in range(2):
         sink = lab.sink(

@@ -8,10 +8,10 @@ import shutil
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from raftlog.chaos.cluster import ProcessCluster
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.chaos.links import PeerLinks
 from raftlog.chaos.proxy import Wire
-from tests.spark.conftest import DEADLINE_S, Lab, failure, finish, wait_until
+from tests.spark.conftest import Lab, failure, finish, wait_until
 from tests.spark.faults import Deed, Moment
 from tests.spark.relay_run import RelayRuns
 
@@ -19,10 +19,9 @@ CLIENT, NODE = 0, 1
 """Both ends of the wire that loses a reply."""
 
 
-def test_a_batch_whose_reply_was_lost_stays_after_spark_gives_it_up(lab, tmp_path):
+def test_a_batch_whose_reply_was_lost_stays_after_spark_gives_it_up(lab, lone):
     """CommitEpoch is applied, no reply comes, Spark aborts: the abort takes nothing back."""
     with (
-        ProcessCluster.start(tmp_path / "data", nodes=1) as lone,
         PeerLinks({CLIENT: "127.0.0.1:1", NODE: lone.address(NODE)}) as links,
         lone.client() as client,
     ):
@@ -136,7 +135,7 @@ def test_a_running_query_is_told_that_its_source_was_created_again(lab):
     lab.create()
     lab.append(10)
     with pytest.raises(StreamingQueryException) as raised:
-        query.awaitTermination(int(DEADLINE_S))
+        query.awaitTermination(int(PATIENCE_S))
     message = str(raised.value)
     assert f"Topic '{lab.topic}', incarnation {old}, was deleted" in message
     assert "new checkpointLocation" in message

@@ -12,9 +12,10 @@ from pyspark.sql.streaming import StreamingQuery
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, free_ports, wait_for
 from raftlog.client.log_client import LogClient
 from tests.cluster.joining import Joined
-from tests.spark.conftest import LOOK_INTERVAL_S, Lab, wait_until
+from tests.spark.conftest import Lab, wait_until
 
 NODES = 6
+BETWEEN_FILES_S = 0.3
 ROWS = 10
 """Rows of one micro-batch."""
 BY_OBSERVERS = {"readPreference": "observer", "raftlog.client.rack": "nowhere"}
@@ -23,7 +24,7 @@ BY_OBSERVERS = {"readPreference": "observer", "raftlog.client.rack": "nowhere"}
 
 class Flow:
     """A stream from files into a topic and a stream out of it. A file is added whenever all rows
-    before it have been read, so rows flow all the time, and as fast as the machine can."""
+    before it have been read, so rows flow all the time."""
 
     def __init__(self, lab: Lab, reader: Lab) -> None:
         self.seen: list[int] = []
@@ -35,14 +36,14 @@ class Flow:
         self._queries: list[StreamingQuery] = []
 
     def _feed(self) -> None:
-        while not self._stop.wait(LOOK_INTERVAL_S):
+        while not self._stop.wait(BETWEEN_FILES_S):
             if len(self.seen) == ROWS * self._files:
                 self._files += 1
                 end = ROWS * self._files
                 self._lab.rows_file(f"f{self._files}", *range(end - ROWS, end))
 
     def __enter__(self) -> Flow:
-        lab, trigger = self._lab, {"processingTime": "0 seconds"}
+        lab, trigger = self._lab, {"processingTime": "300 milliseconds"}
         # From the earliest offset: what is written before the query first looks must be read, too.
         data = lab.read_stream(startingOffsets="earliest", **BY_OBSERVERS)
         self._queries.append(self._reader.collect(data, self.seen, **trigger))

@@ -32,12 +32,9 @@ class OtherCluster:
 
 
 @pytest.fixture(scope="module")
-def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtherCluster]:
-    with (
-        ProcessCluster.start(tmp_path_factory.mktemp("other") / "data", nodes=1) as cluster,
-        cluster.client() as client,
-    ):
-        yield OtherCluster(cluster, client)
+def other(lone: ProcessCluster) -> Iterator[OtherCluster]:
+    with lone.client() as client:
+        yield OtherCluster(lone, client)
 
 
 def assert_names_both(message: str, lab: Lab, other: OtherCluster) -> None:

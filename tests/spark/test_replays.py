@@ -16,7 +16,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import LongType, StructField, StructType
 
 from raftlog import EpochKey
-from raftlog.chaos.cluster import ProcessCluster
 from raftlog.chaos.links import PeerLinks
 from raftlog.chaos.proxy import Wire
 from raftlog.spark import plan
@@ -134,9 +133,8 @@ def test_a_checkpoint_from_the_sessions_setting_is_found_by_the_querys_name(lab)
         lab.spark.conf.unset(setting)
 
 
-def test_a_lost_reply_is_asked_for_again_and_is_no_replay(lab, tmp_path):
+def test_a_lost_reply_is_asked_for_again_and_is_no_replay(lab, lone):
     with (
-        ProcessCluster.start(tmp_path / "data", nodes=1) as lone,
         PeerLinks({CLIENT: "127.0.0.1:1", NODE: lone.address(NODE)}) as links,
         lone.client() as client,
     ):

@@ -10,7 +10,8 @@ import pytest
 from pyspark.errors import AnalysisException
 
 import raftlog.spark
-from tests.spark.conftest import DEADLINE_S, failure, finish, wait_until
+from raftlog.chaos.cluster import PATIENCE_S
+from tests.spark.conftest import failure, finish, wait_until
 
 
 def test_a_stream_starts_at_latest_unless_told_otherwise_and_continues_after_a_restart(lab):
@@ -292,7 +293,7 @@ def test_a_listener_tells_how_far_a_query_is_and_what_ended_it(lab, caplog):
             query = lab.collect(stream, seen)
             finish(query)
             wait_until(lambda: not is_running(queries, query), "the listener hears of the end")
-            assert queries.flush(DEADLINE_S)
+            assert queries.flush(PATIENCE_S)
             told = queries.latest[str(query.id)]
             assert (told.batch, told.rows, told.running, told.error) == (2, 2, False, "")
             [topic] = told.topics
@@ -309,7 +310,7 @@ def test_a_listener_tells_how_far_a_query_is_and_what_ended_it(lab, caplog):
             wait_until(
                 lambda: queries.latest[str(query.id)].error, "the listener hears of that end"
             )
-            assert queries.flush(DEADLINE_S)
+            assert queries.flush(PATIENCE_S)
             told = queries.latest[str(query.id)]
             assert (told.batch, told.topics[0].position) == (3, 14)
             assert "crashed" in told.error

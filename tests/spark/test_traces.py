@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from raftlog.chaos.cluster import wait_for
+from raftlog.chaos.cluster import PATIENCE_S, wait_for
 from raftlog.errors import InvalidOption
 from raftlog.spark.options import connection_options
-from tests.spark.conftest import DEADLINE_S, finish
+from tests.spark.conftest import finish
 from tests.tracing.collector import KeptSpan, collecting
 
 
@@ -29,7 +29,7 @@ def test_an_epoch_of_a_query_is_one_trace_of_driver_and_tasks(lab):
             names = [sorted(span.name for span in asked) for asked in epochs()]
             return names == [["CommitEpoch", "Stage", "Stage"]] * 2
 
-        wait_for(are_whole, "the spans of two epochs", DEADLINE_S)
+        wait_for(are_whole, "the spans of two epochs", PATIENCE_S)
         assert sum(batch["id"] for batch in lab.read(schema="id bigint").collect()) == 10
 
 

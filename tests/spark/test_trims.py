@@ -10,13 +10,13 @@ from raftlog.spark.offsets import TopicRange
 from raftlog.spark.options import source_options
 from raftlog.spark.reader import RangeReader
 from tests.cluster.waiting import wait_trimmed
-from tests.spark.conftest import DEADLINE_S, failure, finish, wait_until
+from tests.spark.conftest import failure, finish, wait_until
 
 
 def trim(lab, before: int) -> None:
     """Trim the topic at every replica."""
     assert lab.client.trim(lab.topic, before=before) >= before
-    wait_trimmed(lab.client, lab.topic, before, DEADLINE_S)
+    wait_trimmed(lab.client, lab.topic, before)
 
 
 def test_records_trimmed_before_a_query_read_them_fail_it_or_are_skipped(lab):

@@ -15,14 +15,13 @@ from random import Random
 
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster
 from raftlog.client.log_client import LogClient
 from raftlog.errors import RaftlogError
 from raftlog.spark.offsets import Reached, parse
-from tests.spark.conftest import DEADLINE_S
+from tests.spark.drivers.test_driver_kills import AROUND_THE_WRITE, FIRST_SEED, Kill, Rounds, plan
 from tests.spark.faults import Deed, Moment
 from tests.spark.relay_run import RelayRuns
-from tests.spark.test_driver_kills import AROUND_THE_WRITE, FIRST_SEED, Kill, Rounds, plan
 
 SETTINGS = (
     "storage.snapshot_entries=12",
@@ -87,7 +86,7 @@ class Trimmer:
             yield
         finally:
             self._stop.set()
-            self._thread.join(DEADLINE_S)
+            self._thread.join(PATIENCE_S)
         assert self._problem is None, f"a trim failed: {self._problem}"
 
 

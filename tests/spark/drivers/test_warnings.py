@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from raftlog.chaos.cluster import ProcessCluster
-from tests.spark.conftest import DEADLINE_S, run_program
+from tests.spark.conftest import run_program
 
 LINE = r"^\d\d/\d\d/\d\d \d\d:\d\d:\d\d WARNING raftlog\.spark: "
 
@@ -63,7 +63,7 @@ def test_warnings_of_writes_and_of_the_source_reach_the_drivers_log_with_level_a
     cluster: ProcessCluster, tmp_path: Path
 ) -> None:
     work = str(tmp_path)
-    ended = run_program("-c", JOB, cluster.servers, work, cwd=tmp_path, timeout_s=2 * DEADLINE_S)
+    ended = run_program("-c", JOB, cluster.servers, work, cwd=tmp_path)
     # Once for the batch writes, once for the stream's run, and not once it is set.
     told = re.findall(
         LINE + r"SLOW WRITES to topic '([\w-]+)': .* is at Spark's default", ended.stderr, re.M
