@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Run all tests that need neither Java, started nodes nor hundreds of seeds and are not marked slow:
-# under 30 seconds on two idle cores. Flags go to pytest, for example -k election.
+# about two minutes on two cores. Flags go to pytest, for example -k election.
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 need_venv
 unset PYTHONDONTWRITEBYTECODE # or every run would compile all tests again, a fifth of its time

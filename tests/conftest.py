@@ -16,6 +16,7 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from tests import fork_server
+from tests.cluster.kept import Kept
 from tests.costs import Costs, file_cost_s
 
 SLOW_FOLDERS = ("cluster", "spark")
@@ -65,6 +66,18 @@ def _started_from_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     with fork_server.from_nothing():
         yield
+
+
+@pytest.fixture(scope="session")
+def _kept_three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
+    with Kept(tmp_path_factory.mktemp("three")) as kept:
+        yield kept
+
+
+@pytest.fixture(scope="session")
+def _kept_one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
+    with Kept(tmp_path_factory.mktemp("one"), nodes=1) as kept:
+        yield kept
 
 
 @pytest.fixture

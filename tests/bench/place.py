@@ -50,7 +50,7 @@ class Place:
         spare: int = 0,
     ) -> ProcessCluster:
         """A cluster of the tree in the folder of this name, or in the piece's own folder, with
-        addresses for so many `spare` nodes that may join it. The other arguments are those of
+        the addresses of `spare` more nodes, which may join later. The other arguments are those of
         `ProcessCluster.start`. Raises `CannotRun`."""
         data = self.folder / name if name else self.folder / "data"
         # The `ProcessCluster` of an older tree may lack parameters that are not needed there.

@@ -12,18 +12,6 @@ from raftlog.client.log_client import LogClient
 from tests.cluster.kept import Kept
 
 
-@pytest.fixture(scope="session")
-def _kept_three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
-    with Kept(tmp_path_factory.mktemp("three")) as kept:
-        yield kept
-
-
-@pytest.fixture(scope="session")
-def _kept_one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
-    with Kept(tmp_path_factory.mktemp("one"), nodes=1) as kept:
-        yield kept
-
-
 @pytest.fixture(scope="module")
 def _three(_kept_three: Kept) -> Iterator[Kept]:
     yield _kept_three

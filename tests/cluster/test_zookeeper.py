@@ -335,7 +335,7 @@ def test_forged_entries_stop_nothing_and_join_nothing(
         assert values(client, "t") == list(range(writing.written))
         with single.client() as stranger:
             assert stranger.list_topics() == []
-        told = {single.servers, *cluster.servers.split(",")}  # nobody removes node 9
+        told = {single.servers, *cluster.servers.split(",")}  # the entry of node 9 stays
         wait_for(
             lambda: set(directory(where).addresses()) == told,
             "the nodes to write the truth again",

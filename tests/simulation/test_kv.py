@@ -209,20 +209,21 @@ def versions_are_not_compared() -> AbstractContextManager[None]:
     return replaced(KvMachine, "_judge", judge)
 
 
-BUGS = (
-    leader_asks_nobody,
-    resends_are_done_again,
-    sessions_missing_from_the_snapshot,
-    versions_are_not_compared,
-)
+FIRST_SEEDS = {
+    leader_asks_nobody: 5,
+    resends_are_done_again: 2,
+    sessions_missing_from_the_snapshot: 3,
+    versions_are_not_compared: 1,
+}
+"""Where to begin the hunt for each bug: a seed that notices it."""
 
 
 @pytest.mark.simulation
 @pytest.mark.timeout(1_200)
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
+@pytest.mark.parametrize("bug", FIRST_SEEDS, ids=lambda bug: bug.__name__)
 def test_a_planted_bug_of_the_store_is_noticed(bug: Callable[[], object]) -> None:
     with bug():
-        for seed in range(200):
+        for seed in range(FIRST_SEEDS[bug], FIRST_SEEDS[bug] + 200):
             count("seeds")
             try:
                 KvSimulation(seed).go()

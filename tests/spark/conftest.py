@@ -69,18 +69,6 @@ def run_program(*words: str, cwd: Path, **variables: str) -> Ended:
     return ended
 
 
-@pytest.fixture(scope="session")
-def _kept_three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
-    with Kept(tmp_path_factory.mktemp("cluster")) as kept:
-        yield kept
-
-
-@pytest.fixture(scope="session")
-def _kept_one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
-    with Kept(tmp_path_factory.mktemp("lone"), nodes=1) as kept:
-        yield kept
-
-
 @pytest.fixture(scope="module")
 def cluster(_kept_three: Kept) -> Iterator[ProcessCluster]:
     """Three nodes, some of which a test kills and brings back."""
