@@ -20,12 +20,14 @@ def main() -> None:
     """Be what `python -m MODULE ARGUMENTS` would be."""
     flag, module, *arguments = sys.argv[1:]
     assert flag == "-m", sys.argv
-    sys.path[:] = path_without_zip([os.getcwd(), *sys.path[1:]])
+    path = path_without_zip([os.getcwd(), *sys.path[1:]])
+    # Nor other archives (py4j's zip, a jar): `iter_modules` of Python 3.13 raises KeyError for one
+    # whose cache was cleared.
+    sys.path[:] = [entry for entry in path if not os.path.isfile(entry)]
     sys.argv = [module, *arguments]
     if module == "pyspark.daemon":
         import raftlog.spark.datasource
         import raftlog.spark.reader
-        import raftlog.spark.stream_reader
         import raftlog.spark.writer  # noqa: F401
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
