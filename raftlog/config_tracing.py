@@ -51,8 +51,8 @@ def check_tracing(endpoint: str, option: str) -> None:
     if endpoint and not _is_installed():
         raise InvalidOption(
             option=option,
-            problem="is given, and this installation lacks OpenTelemetry",
-            advice=f"Install it, or give no endpoint: {pip_line('tracing')}",
+            problem="needs OpenTelemetry, which is not installed",
+            advice=f"Install it: {pip_line('tracing')}",
         )
 
 

@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("revision", nargs="?", default="HEAD")
     options = parser.parse_args(arguments)
     if options.revision == "HEAD" and git("status", "--porcelain", "--untracked-files=no"):
-        sys.stderr.write("not built: changes that are not committed\n")
+        sys.stderr.write("warning: the files are of HEAD, without your uncommitted changes\n")
     os.umask(0o022)  # setuptools creates files with it, and their modes are part of both archives
     options.out.mkdir(parents=True, exist_ok=True)
     made = build(options.revision, options.out)

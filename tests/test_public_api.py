@@ -19,11 +19,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import typer
-
 import raftlog
 from raftlog import config, errors
-from raftlog.cli.main import app
+from raftlog.cli.main import command_line
 from raftlog.core import types as core_types
 from raftlog.spark.declarations import OPTIONS
 from raftlog.wire.calls import CALLS
@@ -82,7 +80,7 @@ def spark_options() -> Iterator[str]:
 
 def verbs() -> Iterator[str]:
     """Each verb of the command line with its parameters."""
-    waiting: list[tuple[str, Any]] = [("raftlog", typer.main.get_command(app))]
+    waiting: list[tuple[str, Any]] = [("raftlog", command_line())]
     while waiting:
         path, command = waiting.pop(0)
         names = sorted(

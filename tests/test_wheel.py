@@ -30,8 +30,7 @@ INSTALL_TIMEOUT_S = 550.0
 
 HELP_OF_EVERY_COMMAND = """
 import sys
-from typer.main import get_command
-from raftlog.cli.main import app
+from raftlog.cli.main import command_line
 
 def run(command, words):
     try:
@@ -45,7 +44,7 @@ def walk(command, words):
     for name, each in getattr(command, "commands", {}).items():
         walk(each, [*words, name])
 
-root = get_command(app)
+root = command_line()
 walk(root, [])
 """
 

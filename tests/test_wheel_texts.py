@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.main import get_command
 
-from raftlog.cli.main import app
+from raftlog.cli.main import command_line
 from raftlog.errors.document import page as page_of_errors
 from tests.test_layering import KNOWN
 from tests.wheel_environment import ROOT, build_tree
@@ -113,7 +112,7 @@ def test_pages_and_sample_files_name_what_is_installed(
 
 
 def test_help_names_what_is_installed(files: frozenset[str]) -> None:
-    texts = list(helps(get_command(app)))
+    texts = list(helps(command_line()))
     assert len(texts) > 200
     assert [each for text in texts for each in missing(text, files)] == []
     assert [text for text in texts if "docs/" in text] == []

@@ -95,8 +95,8 @@ def profile(settings: ClientSettings, plan: Plan, address: str) -> list[Stage]:
     if not found:
         raise InvalidOption(
             option="--profile",
-            problem=f"got no spans of the nodes at {address}",
-            advice=f"Start them with --set tracing.endpoint=http://{address}.",
+            problem=f"received no spans from the nodes at {address}",
+            advice=f"Start the nodes with --set tracing.endpoint=http://{address}.",
         )
     return [_stage(name, [each[name] for each in found]) for name in WHAT]
 

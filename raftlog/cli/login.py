@@ -73,6 +73,6 @@ def whoami(
 
 def _sentence(known: Caller | None) -> str:
     if known is None:
-        return "the cluster asks nobody who they are"
+        return "the cluster does not authenticate its callers"
     groups = f" in the groups {', '.join(sorted(known.groups))}" if known.groups else ""
     return f"the cluster knows you as {known.identity!r}{groups}, by {known.means}"

@@ -159,7 +159,8 @@ def _tell(topic: str, done: _Done, seconds: float, output: Format) -> None:
         return
     where = "" if end is None else f"; the last has offset {end - 1}"
     before = f"; {done.before} were there before" if done.before else ""
-    say(f"{done.records} records appended to {topic} in {seconds:.1f} s{where}{before}")
+    noun = "record" if done.records == 1 else "records"
+    say(f"{done.records} {noun} appended to {topic} in {seconds:.1f} s{where}{before}")
 
 
 class _Made(NamedTuple):

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.main import get_command
 
-from raftlog.cli.main import app
+from raftlog.cli.main import command_line
 from tests.docs.pages import ROOT, commands
 
 COMMANDS = list(commands())
@@ -54,7 +53,7 @@ def problem_of(words: list[str]) -> str | None:
 
 
 def _problem_of_verb(arguments: list[str]) -> str | None:
-    command: Any = get_command(app)
+    command: Any = command_line()
     known = _options(command)
     for word in arguments:
         if word.startswith("-"):
