@@ -117,6 +117,7 @@ def _run_against(
         document = {"machine": about, "compared": [plain(each) for each in compared]}
         _write(options, document, _compared_markdown(compared, command, tree, other))
         show_table(COMPARED_COLUMNS, [_compared_row(each) for each in compared])
+        print("Medians. A ratio above 1: this tree is worse, for rates too.", file=sys.stderr)
         print(json.dumps(about))
     worse = [each.name for each in compared if each.is_worse]
     if worse:
@@ -152,7 +153,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--gate",
         action="store_true",
-        help=f"with --against: exit with 1 if a ratio is above {WORSE_MAX} in every round",
+        help=f"with --against: exit with 1 if a ratio is above {WORSE_MAX} in every round; "
+        "two rounds are too few to tell",
     )
     made.add_argument("--json", type=Path, metavar="FILE", help="write everything there as well")
     made.add_argument("--markdown", type=Path, metavar="FILE", help="the table as Markdown, too")
