@@ -291,7 +291,7 @@ def serve(listener_file: int, alive: int) -> None:
     before = dict(os.environ)
     for module in PRELOADED:
         importlib.import_module(module)
-    sys.modules["raftlog.cli.main"].command_line()
+    importlib.import_module("raftlog.cli.main").command_line()  # built once, for all children
     install()
     set_by_imports = {name: os.environ[name] for name in os.environ.keys() - before.keys()}
     gc.collect()
