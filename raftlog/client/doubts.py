@@ -9,7 +9,7 @@ from __future__ import annotations
 from raftlog.client.connection import Connection
 from raftlog.client.retries import Deadline
 from raftlog.core.types import CONTROLLER_GROUP, GroupId
-from raftlog.errors import IndexOverflow, InvalidOption, NotLeader, RaftlogError
+from raftlog.errors import GroupUnknown, IndexOverflow, NotLeader, RaftlogError
 from raftlog.wire.calls import DESCRIBE_PLACEMENTS, GET_LAST_APPLIED
 from raftlog.wire.group_calls import GetLastApplied
 from raftlog.wire.placing_calls import DescribePlacements
@@ -38,10 +38,10 @@ class GroupDoubts:
                 self._group, GET_LAST_APPLIED, call, deadline=self._deadline(GET_LAST_APPLIED.name)
             ).index
         except RaftlogError:
-            return None  # nobody tells
+            return None  # no leader answers
         return IndexOverflow(requested=index, latest=applied) if applied < index else None
 
-    def _no_group(self) -> InvalidOption | None:
+    def _no_group(self) -> GroupUnknown | None:
         try:
             known = self._connection.call_leader(
                 CONTROLLER_GROUP,
@@ -50,15 +50,9 @@ class GroupDoubts:
                 deadline=self._deadline(DESCRIBE_PLACEMENTS.name),
             ).groups
         except RaftlogError:
-            return None  # nobody tells
+            return None  # no leader answers
         self._exists = any(each.group == self._group for each in known)
-        if self._exists:
-            return None
-        return InvalidOption(
-            option="group",
-            problem=f"is {self._group}, and the cluster has no such group",
-            advice="A topic's is `TopicInfo.group`; `raftlog cluster status` shows all.",
-        )
+        return None if self._exists else GroupUnknown(group=self._group)
 
     def _deadline(self, what: str) -> Deadline:
         """The leader's word is worth one try: the request's own tries go on without it."""

@@ -31,8 +31,7 @@ _CRC_MAX = 0xFFFF_FFFF
 
 class Groups:
     """The Raft groups of a cluster: a topic's is `TopicInfo.group`, the controller's is 0.
-    Thread-safe. Every call may raise `DeadlineExceeded` or `NodeUnreachable`, for a group that was
-    deleted `GroupUnknown`, and for one that never was `InvalidOption`."""
+    Thread-safe. Every call may raise `DeadlineExceeded`, `NodeUnreachable`, or `GroupUnknown`."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

@@ -10,7 +10,7 @@ import pytest
 import raftlog
 from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.core.types import GroupId, LogIndex, NodeId, Term
-from raftlog.errors import IndexOverflow, InvalidOption, NotLeader, RaftlogError
+from raftlog.errors import GroupUnknown, IndexOverflow, NotLeader, RaftlogError
 from raftlog.machines.group_info import KvInfo
 from raftlog.wire.calls import (
     DESCRIBE_CLUSTER,
@@ -100,7 +100,7 @@ def test_a_group_that_never_was_is_refused_once_the_controller_s_leader_was_aske
     handlers = {call: make(in_turn(ELSEWHERE)), DESCRIBE_PLACEMENTS.name: unary(in_turn(placed(0)))}
     with (
         client_of(handlers) as client,
-        pytest.raises(InvalidOption, match="is 7, and the cluster has no such group"),
+        pytest.raises(GroupUnknown, match="There is no group 7"),
     ):
         ASKS[call](client)
 

@@ -27,6 +27,7 @@ from raftlog.errors import (
     DataLoss,
     DeadlineExceeded,
     ExitCode,
+    InvalidOption,
     InvalidTopicName,
     MalformedRequest,
     NodeUnreachable,
@@ -107,7 +108,14 @@ def test_a_malformed_message_is_an_invalid_argument_that_names_the_call(
     shared: ProcessCluster, client: LogClient, method: str
 ) -> None:
     address = shared.servers.split(",")[0]
-    for data in (b"", b"\1\0\0\0\xff\xff\xff\x7f", b"\1\0\0\0\4\0\0\0\xff\xff\xff\xff\0\0\0\0"):
+    for data in (
+        b"",
+        b"\0",
+        b"\xff" * 100,
+        b"\1" + b"\x7f\xff\xff\xff" * 3,
+        b"\1\0\0\0\xff\xff\xff\x7f",
+        b"\1\0\0\0\4\0\0\0\xff\xff\xff\xff\0\0\0\0",
+    ):
         code, error = raw(address, method, data)
         assert code is grpc.StatusCode.INVALID_ARGUMENT
         assert isinstance(error, MalformedRequest)
@@ -136,15 +144,18 @@ def test_a_batch_is_split_and_a_record_over_the_limit_names_size_limit_and_optio
     table = pa.table({"id": range(40), "text": [f"{each:0600000d}" for each in range(40)]})
     assert client.append(name, table).end == 40, "24 MB go as several entries of at most 8"
     assert sum(1 for _ in client.read(name, columns=["id"])) > 3
-    text = random.Random(1).randbytes(5 << 20).hex()
-    with pytest.raises(TooLarge) as caught:
-        client.append(name, [{"id": 40, "text": text}])
-    error = caught.value
-    assert error.exit_code is ExitCode.USAGE
-    assert error.size > error.limit == 8 << 20
-    assert error.option == "server.entry_bytes_max"
-    assert error.remedy == "Split it, or raise server.entry_bytes_max."
-    assert ids_read(client, name) == list(range(40))
+    # The second is also above what the server's grpc accepts.
+    for size, limit in ((10 << 20, 8 << 20), (20 << 20, 17 << 20)):
+        text = random.Random(1).randbytes(size // 2).hex()
+        with pytest.raises(TooLarge) as caught:
+            client.append(name, [{"id": 40, "text": text}])
+        error = caught.value
+        assert error.exit_code is ExitCode.USAGE
+        assert error.size > error.limit == limit
+        assert error.option == "server.entry_bytes_max"
+        assert error.remedy == "Split it, or raise server.entry_bytes_max."
+    client.append(name, [{"id": 40, "text": "small"}])
+    assert ids_read(client, name) == list(range(41))
 
 
 def test_an_unknown_topic_is_not_found_with_the_nearest_names_and_the_command(
@@ -213,6 +224,8 @@ def test_a_schema_that_differs_is_explained_field_by_field_before_bytes_leave(
     }  # fmt: skip
     assert "raftlog topic describe" in error.remedy
     assert client.read_high_water_mark(topic).high_water_mark == 0
+    with pytest.raises(InvalidOption, match="columns"):
+        client.read(name, columns=["nothing"])
 
 
 # ---------------------------------------------------------------- where a read begins and ends

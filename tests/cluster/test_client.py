@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import uuid
 from dataclasses import replace
@@ -19,15 +18,12 @@ from raftlog.client.log_client import LogClient
 from raftlog.client.marks import IN_FLIGHT_MAX
 from raftlog.errors import (
     CheckpointReset,
-    DataLoss,
     InvalidOption,
-    InvalidTopicName,
     MalformedRequest,
     NodeUnreachable,
     ProducerClosed,
     RunFenced,
     SchemaMismatch,
-    TooLarge,
     TopicExists,
     TopicNotFound,
     TopicRecreated,
@@ -36,7 +32,7 @@ from raftlog.errors import (
 from raftlog.machines.commands import EpochKey, TopicInfo
 from raftlog.records.batch_codec import encode_batch
 from raftlog.records.conform import conform
-from raftlog.wire.calls import APPEND, CALLS, SERVICE, AppendCall, ReadableRange
+from raftlog.wire.calls import APPEND, SERVICE, AppendCall, ReadableRange
 from raftlog.wire.codec import encode_request
 from tests.cluster.waiting import leader_of
 
@@ -205,18 +201,11 @@ def test_an_aborted_epoch_takes_no_offset(client: LogClient, name: str) -> None:
     assert client.append(name, [{"id": 5, "text": ""}]).start == 0
 
 
-def test_topics_are_created_once_and_described_with_the_nearest_name(
-    client: LogClient, name: str
-) -> None:
+def test_topics_are_created_once_and_listed(client: LogClient, name: str) -> None:
     topic = client.create_topic(name, DDL)
     assert client.create_topic(name, "other int", if_not_exists=True) == topic
     with pytest.raises(TopicExists):
         client.create_topic(name, DDL)
-    with pytest.raises(TopicNotFound, match=name):
-        client.describe_topic(name + "x")
-    for bad in ("", ".hidden", "a/b", "../etc", "x" * 250, "name with space"):
-        with pytest.raises(InvalidTopicName):
-            client.create_topic(bad, DDL)
     assert name in [each.name for each in client.list_topics()]
 
 
@@ -264,57 +253,6 @@ def test_marks_of_many_topics_come_in_order_with_those_that_are_gone(
             assert isinstance(unknown, TopicNotFound)
 
 
-def test_a_wrong_schema_is_explained_field_by_field_before_bytes_leave(
-    client: LogClient, name: str
-) -> None:
-    client.create_topic(name, DDL)
-    with pytest.raises(SchemaMismatch) as caught:
-        client.append(name, pa.table({"id": ["no number"], "extra": [1]}))
-    assert "id" in str(caught.value)
-    assert "extra" in str(caught.value)
-    assert client.read_high_water_mark(client.describe_topic(name)).high_water_mark == 0
-    with pytest.raises(InvalidOption, match="columns"):
-        client.read(name, columns=["nothing"])
-
-
-def test_an_entry_over_the_limit_is_refused_with_size_and_option(
-    client: LogClient, name: str
-) -> None:
-    client.create_topic(name, DDL)
-    for size in (8 << 20, 20 << 20):  # the second is also above what the server's grpc accepts
-        with pytest.raises(TooLarge, match="entry_bytes_max"):
-            client.append(name, [{"id": 1, "text": os.urandom(size // 2).hex() * 2}])
-    client.append(name, [{"id": 1, "text": "small"}])
-
-
-def test_a_mark_that_the_cluster_never_reached_is_data_loss(
-    shared: ProcessCluster, client: LogClient, name: str
-) -> None:
-    """A position beyond a linearizable mark, not merely beyond a slow replica."""
-    topic = client.create_topic(name, DDL)
-    client.append(name, [{"id": 1, "text": ""}])
-    with (
-        shared.client(request_timeout_s=10.0) as hasty,
-        pytest.raises(DataLoss, match="offset 1"),
-    ):
-        list(hasty.read(topic, 0, 5, mark=5))
-
-
-def test_bytes_that_are_no_request_are_refused_and_the_node_lives(
-    shared: ProcessCluster, client: LogClient
-) -> None:
-    address = shared.servers.split(",")[0]
-    with grpc.insecure_channel(address) as channel:
-        for method in CALLS:
-            for data in (b"", b"\x00", b"\xff" * 100, b"\x01" + b"\x7f\xff\xff\xff" * 3):
-                # A stream of answers fits both kinds of call.
-                answers = channel.unary_stream(f"/{SERVICE}/{method}")(data, timeout=10)
-                with pytest.raises(grpc.RpcError) as caught:
-                    list(answers)
-                assert isinstance(typed_error(address, caught.value), MalformedRequest)
-    assert client.list_topics() is not None
-
-
 def test_the_watermark_tells_every_replicas_lag(
     shared: ProcessCluster, client: LogClient, name: str
 ) -> None:
@@ -353,7 +291,7 @@ def test_a_closed_producer_takes_nothing(client: LogClient, name: str) -> None:
 
 def test_what_is_no_rows_is_refused_with_the_valid_forms(client: LogClient, name: str) -> None:
     client.create_topic(name, DDL)
-    for wrong in ({"id": 1}, [(1, "a")], [1]):
+    for wrong in ({"id": 1}, [(1, "a")], [1], None, 5, object()):
         with pytest.raises(InvalidOption, match="list of mappings"):
             client.append(name, wrong)
     with pytest.raises(InvalidOption, match="is -3"):

@@ -79,7 +79,7 @@ def test_a_group_that_never_was_is_refused_and_not_only_at_the_deadline(
 ) -> None:
     nobody = GroupId(999_999)
     for ask in (client.groups.servers, lambda group: next(client.groups.events(group))):
-        with pytest.raises(InvalidOption, match="the cluster has no such group"):
+        with pytest.raises(GroupUnknown, match=f"There is no group {nobody}"):
             ask(nobody)
 
 

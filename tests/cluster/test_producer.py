@@ -19,7 +19,6 @@ from raftlog.client.log_client import LogClient
 from raftlog.config import load
 from raftlog.errors import (
     DeadlineExceeded,
-    InvalidOption,
     ProducerClosed,
     RaftlogError,
     SchemaMismatch,
@@ -136,13 +135,6 @@ def test_rows_are_taken_wholly_or_not_at_all(cluster: ProcessCluster, client: Lo
             producer.append(table)
         producer.append([{"id": 4}])
     assert ids(cluster, "whole") == [4]
-
-
-@pytest.mark.parametrize("data", [None, 5, object()])
-def test_what_is_no_rows_is_refused_with_the_valid_forms(client: LogClient, data: object) -> None:
-    client.create_topic("rows", DDL, if_not_exists=True)
-    with pytest.raises(InvalidOption, match="list of mappings"):
-        client.append("rows", data)  # type: ignore[arg-type]
 
 
 def test_threads_that_append_to_a_node_that_hangs_all_get_the_deadline_and_go_on_after_it(
