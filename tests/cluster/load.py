@@ -1,4 +1,4 @@
-"""A client that writes all the time, while a test changes the cluster under it."""
+"""Clients that write all the time, while a test changes the cluster under them."""
 
 from __future__ import annotations
 
@@ -54,6 +54,64 @@ class Load:
         """Wait until some more is written."""
         so_far = len(self.written)
         wait_for(lambda: len(self.written) > so_far + 3 * ROWS, "appends to go on", PATIENCE_S)
+
+
+class NumberedLoad:
+    """Appends numbered records, one entry each, also after one that fails, until told to stop."""
+
+    def __init__(self, client: LogClient, topic: str, **other: str) -> None:
+        """`other`: the values of the columns beside `number`, in every record."""
+        self.acknowledged: list[tuple[int, int]] = []
+        """(offset, number) of each append that was answered."""
+        self.failed: list[str] = []
+        self._client = client
+        self._topic = topic
+        self._other = other
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> NumberedLoad:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(PATIENCE_S)
+        assert not self._thread.is_alive()
+
+    def wait_for_more(self, count: int) -> None:
+        """Wait until so many more appends were acknowledged."""
+        goal = len(self.acknowledged) + count
+        wait_for(lambda: len(self.acknowledged) >= goal, f"{goal} acknowledged appends", PATIENCE_S)
+
+    def check(self, client: LogClient) -> None:
+        """Nothing acknowledged is lost, duplicated or reordered, no record is there twice, and no
+        append failed."""
+        found = numbers_in(client, self._topic)
+        for offset, number in self.acknowledged:
+            assert found[offset] == number, f"offset {offset} holds {found[offset]}, not {number}"
+        assert len(set(found)) == len(found), "a record is in the log twice"
+        assert found == sorted(found), "records are out of order"
+        assert not self.failed, "writes continue while a majority runs"
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stop.wait(PAUSE_S):
+            try:
+                reply = self._client.append(self._topic, [{"number": number, **self._other}])
+            except RaftlogError as error:
+                self.failed.append(str(error))
+            else:
+                self.acknowledged.append((reply.start, number))
+            number += 1
+
+
+def numbers_in(client: LogClient, topic: str) -> list[int]:
+    """The `number` of all readable records, by offset."""
+    found: list[int] = []
+    for batch in client.read(topic, columns=["number"]):
+        found += batch.column("number").to_pylist()
+    return found
 
 
 def rows_of(client: LogClient, topic: TopicInfo) -> list[int]:

@@ -19,7 +19,7 @@ from raftlog.chaos.workload import OneNode
 from raftlog.client.log_client import LogClient
 from raftlog.config import load
 from raftlog.server.compactor import COMPACTION_PROGRAM
-from tests.cluster.test_kill import Load, check, numbers
+from tests.cluster.load import NumberedLoad, numbers_in
 
 SEED = int(os.environ.get("COMPACTION_SEED") or Random().randrange(1 << 32))
 SETTINGS = (
@@ -81,7 +81,7 @@ def test_nodes_and_compactions_killed_at_any_moment_lose_and_repeat_nothing(
         cluster.client() as client,
     ):
         client.create_topic("load", "number bigint, text string")
-        with Load(client, "load", text=TEXT) as writes:
+        with NumberedLoad(client, "load", text=TEXT) as writes:
             writes.wait_for_more(100)
             wait_for(lambda: min(history_ends(client)) > 0, "history on every node", PATIENCE_S)
             for _ in range(KILLS):
@@ -94,8 +94,8 @@ def test_nodes_and_compactions_killed_at_any_moment_lose_and_repeat_nothing(
                     cluster.serve(node)
                     cluster.wait_caught_up(client, "load", lag_entries_max=50)
         cluster.wait_caught_up(client, "load")
-        check(writes, client)
-        every = numbers(client)
+        writes.check(client)
+        every = numbers_in(client, "load")
         goal = len(every) // 2
         wait_for(lambda: min(history_ends(client)) > goal, "compactions to go on", PATIENCE_S)
         topic, mark = client.describe_topic("load"), len(every)

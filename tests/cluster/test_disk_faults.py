@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from raftlog.chaos.small_disk import SmallDisk
 from raftlog.client.log_client import LogClient
 from raftlog.errors import DeadlineExceeded, ExitCode, RaftlogError
 from tests.cluster.kept import Kept, NewLines
+from tests.cluster.load import NumberedLoad, numbers_in
 from tests.cluster.waiting import leader_of, wait_serving
 
 TOPIC = "load"
@@ -56,55 +56,6 @@ def disks(cluster: ProcessCluster, _commanded: dict[Path, ClusterDisks]) -> Iter
         disks.heal(node)
 
 
-class Load:
-    """Appends numbered records from a thread, one after another, until told to stop."""
-
-    def __init__(self, cluster: ProcessCluster) -> None:
-        self.acknowledged: list[tuple[int, int]] = []
-        """(offset, number) of each append that was answered."""
-        self.failed: list[str] = []
-        self._cluster = cluster
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> Load:
-        self._thread.start()
-        self.wait_for_more(10)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join(PATIENCE_S)
-        assert not self._thread.is_alive()
-
-    def wait_for_more(self, count: int) -> None:
-        goal = len(self.acknowledged) + count
-        wait_for(lambda: len(self.acknowledged) >= goal, f"{goal} acknowledged appends", PATIENCE_S)
-
-    def _run(self) -> None:
-        number = 0
-        with self._cluster.client() as client:
-            while not self._stop.is_set():
-                try:
-                    reply = client.append(TOPIC, [{"number": number}])
-                except RaftlogError as error:
-                    self.failed.append(str(error))
-                else:
-                    self.acknowledged.append((reply.start, number))
-                number += 1
-
-
-def check(load: Load, client: LogClient) -> None:
-    """Nothing acknowledged is lost, duplicated or reordered, and no append failed."""
-    found: list[int] = []
-    for batch in client.read(TOPIC, columns=["number"]):
-        found += batch.column("number").to_pylist()
-    assert [found[offset] for offset, _ in load.acknowledged] == [n for _, n in load.acknowledged]
-    assert len(set(found)) == len(found)
-    assert found == sorted(found)
-    assert load.failed == []
-
-
 @pytest.mark.parametrize(
     ("leads", "faults"),
     [
@@ -120,7 +71,8 @@ def test_a_disk_that_fails_once_ends_its_node_and_no_client_notices(
     """Only one sync fails: a node that tried again would succeed and live on."""
     with cluster.client() as client:
         client.create_topic(TOPIC, "number bigint")
-        with Load(cluster) as load:
+        with NumberedLoad(client, TOPIC) as load:
+            load.wait_for_more(10)
             new = NewLines(cluster)
             leader = leader_of(client, TOPIC)
             hit = leader if leads else leader % 3 + 1
@@ -135,7 +87,7 @@ def test_a_disk_that_fails_once_ends_its_node_and_no_client_notices(
             cluster.serve(hit)
             cluster.wait_caught_up(client, TOPIC, lag_entries_max=50)
         cluster.wait_caught_up(client, TOPIC)
-        check(load, client)
+        load.check(client)
 
 
 def test_a_vote_that_cannot_be_synced_is_never_given(
@@ -145,7 +97,8 @@ def test_a_vote_that_cannot_be_synced_is_never_given(
     new = NewLines(cluster)
     with cluster.client() as client:
         client.create_topic(TOPIC, "number bigint")
-        with Load(cluster) as load:
+        with NumberedLoad(client, TOPIC) as load:
+            load.wait_for_more(10)
             leader = leader_of(client, TOPIC)
             voter = leader % 3 + 1
             disks.command(voter, DiskFaults(sync_fails_after=0, only="hard-state.journal"))
@@ -157,7 +110,7 @@ def test_a_vote_that_cannot_be_synced_is_never_given(
             cluster.serve(leader)
             load.wait_for_more(20)
         cluster.wait_caught_up(client, TOPIC)
-        check(load, client)
+        load.check(client)
 
 
 def led_by(cluster: ProcessCluster, client: LogClient, node: int) -> str:
@@ -177,7 +130,8 @@ def test_a_leader_with_a_slow_disk_gives_way(
     """No append fails meanwhile, and the slow node leads no group again while it is slow."""
     with cluster.client() as client:
         client.create_topic(TOPIC, "number bigint")
-        with Load(cluster) as load:
+        with NumberedLoad(client, TOPIC) as load:
+            load.wait_for_more(10)
             slow = leader_of(client, TOPIC)
             disks.command(slow, DiskFaults(sync_delay_s=delay_s))
             log = cluster.logs[slow]
@@ -190,7 +144,7 @@ def test_a_leader_with_a_slow_disk_gives_way(
             disks.heal(slow)
             load.wait_for_more(20)
         cluster.wait_caught_up(client, TOPIC, timeout_s=PATIENCE_S)
-        check(load, client)
+        load.check(client)
 
 
 def test_an_append_is_answered_while_most_disks_take_longer_than_a_try(
@@ -218,12 +172,13 @@ def test_a_leader_whose_syncs_take_a_fifth_of_a_second_serves(
     (tests/core/test_slow_disk.py)."""
     with cluster.client() as client:
         client.create_topic(TOPIC, "number bigint")
-        with Load(cluster) as load:
+        with NumberedLoad(client, TOPIC) as load:
+            load.wait_for_more(10)
             slow = leader_of(client, TOPIC)
             disks.command(slow, DiskFaults(sync_delay_s=0.2))
             load.wait_for_more(50)
             disks.heal(slow)
-        check(load, client)
+        load.check(client)
 
 
 needs_tmpfs = pytest.mark.skipif(
@@ -248,13 +203,6 @@ def append_until_refused(client: LogClient, topic: str) -> tuple[list[int], Dead
         else:
             numbers.append(number)
     raise AssertionError("unreachable")
-
-
-def numbers_in(client: LogClient, topic: str) -> list[int]:
-    found: list[int] = []
-    for batch in client.read(topic, columns=["number"]):
-        found += batch.column("number").to_pylist()
-    return found
 
 
 def status_of(cluster: ProcessCluster) -> tuple[int, dict[str, Any]]:

@@ -5,94 +5,32 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import threading
 
-import pyarrow as pa
 import pytest
 
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
-from raftlog.client.log_client import LogClient
 from raftlog.errors import RaftlogError
 from tests.cluster.kept import NewLines
+from tests.cluster.load import NumberedLoad, numbers_in
 from tests.cluster.waiting import leader_of
-
-ACKNOWLEDGED_MIN = 300
-"""A load that acknowledges fewer has stalled and proves nothing."""
 
 SAME_LEADER_MAX = 20
 """With so many topics, all are led by the first one's leader only once in a billion times."""
-
-
-class Load:
-    """Appends numbered records from a thread, one entry each, until told to stop."""
-
-    def __init__(self, client: LogClient, topic: str, **other: str) -> None:
-        """`other`: the values of the other columns, in every record."""
-        self.acknowledged: list[tuple[int, int]] = []
-        """(offset, number) of each append that was answered."""
-        self.failed: list[str] = []
-        self._client = client
-        self._topic = topic
-        self._other = other
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> Load:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join(PATIENCE_S)
-        assert not self._thread.is_alive()
-
-    def wait_for_more(self, count: int) -> None:
-        """Wait until so many more appends were acknowledged."""
-        goal = len(self.acknowledged) + count
-        wait_for(lambda: len(self.acknowledged) >= goal, f"{goal} acknowledged appends", PATIENCE_S)
-
-    def _run(self) -> None:
-        number = 0
-        while not self._stop.is_set():
-            try:
-                reply = self._client.append(self._topic, [{"number": number, **self._other}])
-            except RaftlogError as error:
-                self.failed.append(str(error))
-            else:
-                self.acknowledged.append((reply.start, number))
-            number += 1
-
-
-def numbers(client: LogClient, preference: str = "nearest") -> list[int]:
-    """All readable records' numbers, by offset."""
-    batches = list(client.read("load", columns=["number"], preference=preference))
-    return pa.Table.from_batches(batches)["number"].to_pylist() if batches else []
-
-
-def check(load: Load, client: LogClient) -> None:
-    """Nothing acknowledged is lost, duplicated or reordered, and no record is there twice."""
-    assert len(load.acknowledged) >= ACKNOWLEDGED_MIN
-    found = numbers(client)
-    for offset, number in load.acknowledged:
-        assert found[offset] == number, f"offset {offset} holds {found[offset]}, not {number}"
-    assert len(set(found)) == len(found), "a record is in the log twice"
-    assert found == sorted(found), "records are out of order"
-    assert not load.failed, "writes continue while a majority runs"
 
 
 def test_a_killed_leader_loses_duplicates_and_reorders_nothing(cluster: ProcessCluster) -> None:
     """CHECKLIST 24, 25, 26, 27, 31."""
     with cluster.client() as client:
         client.create_topic("load", "number bigint")
-        with Load(client, "load") as load:
+        with NumberedLoad(client, "load") as load:
             for _ in range(3):
-                load.wait_for_more(100)
+                load.wait_for_more(50)
                 leader = leader_of(client, "load")
                 cluster.kill(leader)
-                load.wait_for_more(100)
+                load.wait_for_more(50)
                 cluster.serve(leader)
                 cluster.wait_caught_up(client, "load", lag_entries_max=50)
-        check(load, client)
+        load.check(client)
 
 
 def test_a_crash_of_native_code_leaves_in_the_log_where_it_happened(
@@ -110,15 +48,15 @@ def test_a_killed_follower_stops_no_write_and_catches_up(cluster: ProcessCluster
     """CHECKLIST 13, 14, 29."""
     with cluster.client() as client:
         client.create_topic("load", "number bigint")
-        with Load(client, "load") as load:
-            load.wait_for_more(100)
+        with NumberedLoad(client, "load") as load:
+            load.wait_for_more(50)
             follower = leader_of(client, "load") % 3 + 1
             cluster.kill(follower)
-            load.wait_for_more(300)
+            load.wait_for_more(100)
             cluster.serve(follower)
             mark = cluster.wait_caught_up(client, "load", lag_entries_max=50)
-        assert mark.high_water_mark >= 400
-        check(load, client)
+        assert mark.high_water_mark >= 150
+        load.check(client)
 
 
 def test_nodes_stopped_one_after_another_fail_no_write_and_end_cleanly(
@@ -130,7 +68,7 @@ def test_nodes_stopped_one_after_another_fail_no_write_and_end_cleanly(
         names = [f"load-{each}" for each in range(4)]
         for name in names:
             client.create_topic(name, "number bigint")
-        loads = [stack.enter_context(Load(client, name)) for name in names]
+        loads = [stack.enter_context(NumberedLoad(client, name)) for name in names]
         for node in (1, 2, 3, 1, 2, 3):
             loads[0].wait_for_more(20)
             cluster.terminate(node)
@@ -149,10 +87,10 @@ def test_all_nodes_killed_at_once_come_back_with_every_acknowledged_record(
     cluster: ProcessCluster,
 ) -> None:
     """CHECKLIST 21, 29, 77: two of three down refuse writes, and nothing acknowledged is lost."""
-    with cluster.client() as client, Load(client, "load") as load:
+    with cluster.client() as client, NumberedLoad(client, "load") as load:
         client.create_topic("load", "number bigint")
         for _ in range(2):
-            load.wait_for_more(200)
+            load.wait_for_more(50)
             for node in (1, 2, 3):
                 cluster.kill(node)
             for node in (1, 2, 3):
@@ -161,7 +99,7 @@ def test_all_nodes_killed_at_once_come_back_with_every_acknowledged_record(
     with cluster.client() as client:
         cluster.wait_caught_up(client, "load")
         load.failed = [text for text in load.failed if "There is no topic" not in text]
-        check(load, client)
+        load.check(client)
         for node in (1, 2, 3):
             cluster.kill(node)
         with cluster.client(request_timeout_s=1.0) as hasty, pytest.raises(RaftlogError):
@@ -189,7 +127,7 @@ def test_a_deleted_topic_stays_deleted_on_a_node_that_was_down_meanwhile(
             PATIENCE_S,
         )
         assert (groups / str(latter.group)).is_dir()
-        assert numbers(client) == [2]
+        assert numbers_in(client, "load") == [2]
         cluster.kill(2)
         cluster.serve(2)
         cluster.wait_caught_up(client, "load")

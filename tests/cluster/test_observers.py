@@ -256,7 +256,7 @@ def test_an_observer_below_its_parents_logs_takes_an_image_and_serves_no_read_me
             joined[node].end()
         view = view_of(connection, cluster.address(1), topic.group)
         assert view is not None
-        append(10, 100)
+        append(10, 40)
 
         def all_dropped() -> bool:
             views = [view_of(connection, cluster.address(n), topic.group) for n in (1, 2, 3)]
@@ -268,15 +268,20 @@ def test_an_observer_below_its_parents_logs_takes_an_image_and_serves_no_read_me
             joined[node].restart()
             log = joined[node].log
             address = cluster.address(node)
-            while "stands at an image" not in log.read_text():
+
+            def stands(log: Path = log, address: str = address) -> bool:
+                nonlocal refused
                 try:
                     assert read_at(connection, address, topic, 10, "number") == list(range(10))
                 except NotYet:
                     refused += 1
                 except RaftlogError:
                     pass  # it starts
-            wait_at(connection, address, topic, 100)
-            assert read_at(connection, address, topic, 100, "number") == list(range(100))
+                return "stands at an image" in log.read_text()
+
+            wait_for(stands, "the observer to take an image", PATIENCE_S)
+            wait_at(connection, address, topic, 40)
+            assert read_at(connection, address, topic, 40, "number") == list(range(40))
         assert refused, "an observer that lacks what its parents dropped serves no read"
 
 
