@@ -1,7 +1,7 @@
 """What all tests share: no settings from outside, and property tests that do not depend on speed.
 
 Tests in tests/cluster and tests/spark carry their folder's marker. Without xdist they run last;
-with it, the longest files start first, and the pure tests fill the gaps.
+with it, one process begins with the pure tests, and the others with the longest files.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
 
 from tests import fork_server
 from tests.cluster.kept import Kept
@@ -107,7 +108,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 class ByFile(LoadFileScheduling):  # type: ignore[misc]
     """Tests of one file share its fixtures. All tests with Spark share one session, and those that
-    start drivers of their own run beside it."""
+    start drivers of their own run beside it.
+
+    The first process takes files from the other end. So pure tests, which only compute, run from
+    the beginning on, beside tests that also wait.
+    """
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        if node.gateway.id == "gw0":
+            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        super()._assign_work_unit(node)
 
     def _split_scope(self, nodeid: str) -> str:
         if nodeid.startswith("tests/spark/"):
