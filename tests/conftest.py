@@ -1,7 +1,7 @@
 """What all tests share: no settings from outside, and property tests that do not depend on speed.
 
 Tests in tests/cluster and tests/spark carry their folder's marker. Without xdist they run last;
-with it, one process begins with the pure tests, and the others with the longest files.
+with it, one process begins with the files that mostly wait, and the others with the longest.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ class ByFile(LoadFileScheduling):  # type: ignore[misc]
     """Tests of one file share its fixtures. All tests with Spark share one session, and those that
     start drivers of their own run beside it.
 
-    The first process takes files from the other end. So pure tests, which only compute, run from
-    the beginning on, beside tests that also wait.
+    The first process takes files from the other end: real nodes that mostly wait run beside Spark,
+    and beside the tests that compute.
     """
 
     def _assign_work_unit(self, node: WorkerController) -> None:
