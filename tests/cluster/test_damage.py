@@ -117,9 +117,7 @@ def test_a_damaged_topic_whose_log_was_dropped_gets_its_image_and_the_rest_again
             return all(replica.log_start_index > 1 for replica in mark.replicas)
 
         wait_for(dropped, "the logs to be dropped", PATIENCE_S)
-        covered = client.watermark(
-            topic
-        ).commit_index  # a snapshot may cover it, but none what comes
+        covered = client.watermark(topic).commit_index  # by a snapshot at most
         while int((segment := max(folder.glob("*.log"))).stem) <= covered:
             texts.append(os.urandom(40_000).hex())
             client.append("t", [{"text": texts[-1]}])
