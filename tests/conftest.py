@@ -1,7 +1,7 @@
 """What all tests share: no settings from outside, and property tests that do not depend on speed.
 
 Tests in tests/cluster and tests/spark carry their folder's marker. Without xdist they run last;
-with it, one process begins with the files that mostly wait, and the others with the longest.
+with it, the longest files start first, and the pure tests fill the gaps.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from pathlib import Path
 import hypothesis
 import pytest
 from xdist.scheduler import LoadFileScheduling
-from xdist.workermanage import WorkerController
 
 from tests import fork_server
 from tests.cluster.kept import Kept
@@ -108,16 +107,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 class ByFile(LoadFileScheduling):  # type: ignore[misc]
     """Tests of one file share its fixtures. All tests with Spark share one session, and those that
-    start drivers of their own run beside it.
-
-    The first process takes files from the other end: real nodes that mostly wait run beside Spark,
-    and beside the tests that compute.
-    """
-
-    def _assign_work_unit(self, node: WorkerController) -> None:
-        if node.gateway.id == "gw0":
-            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
-        super()._assign_work_unit(node)
+    start drivers of their own run beside it."""
 
     def _split_scope(self, nodeid: str) -> str:
         if nodeid.startswith("tests/spark/"):

@@ -166,12 +166,11 @@ def too_costly(of_tests: Mapping[str, float]) -> list[str]:
 
 @cache
 def file_cost_s(path: Path) -> float:
-    """About what the tests of a file take, by which they are ordered: real Spark first, and last,
-    below the pure tests, real nodes whose tests wait more than they compute."""
+    """About what the tests of a file take: the longest files start first."""
     file = path.relative_to(ROOT).as_posix()
     listed_s = sum(cost_s for test, cost_s in COSTLY.items() if test.startswith(f"{file}::"))
-    waiting_s = 0.0 if listed_s else -1.0
-    return listed_s + {"spark": 1e6, "cluster": waiting_s}.get(file.split("/")[1], 0.0)
+    folder = file.split("/")[1]
+    return listed_s + {"spark": 1e6, "cluster": UNLISTED_S}.get(folder, 0.0)
 
 
 def function_of(nodeid: str) -> str:

@@ -372,7 +372,7 @@ def _tell_image(event: ImageInstalled | ImageRefused) -> None:
     match event:
         case ImageInstalled(group=group, info=info, index=index):
             log.info(
-                "the replica lacked what its leader's log had dropped: it stands at an image now",
+                "the replica lacked entries that its leader had dropped: it installed an image",
                 group=group,
                 topic=label_of(info),
                 index=index,

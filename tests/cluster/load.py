@@ -57,7 +57,8 @@ class Load:
 
 
 class NumberedLoad:
-    """Appends numbered records, one entry each, also after one that fails, until told to stop."""
+    """Appends numbered records without a pause, one entry each, until it is stopped. It continues
+    after an append that fails."""
 
     def __init__(self, client: LogClient, topic: str, **other: str) -> None:
         """`other`: the values of the columns beside `number`, in every record."""
@@ -80,13 +81,14 @@ class NumberedLoad:
         assert not self._thread.is_alive()
 
     def wait_for_more(self, count: int) -> None:
-        """Wait until so many more appends were acknowledged."""
+        """Wait until `count` more appends are acknowledged."""
         goal = len(self.acknowledged) + count
         wait_for(lambda: len(self.acknowledged) >= goal, f"{goal} acknowledged appends", PATIENCE_S)
 
-    def check(self, client: LogClient) -> None:
+    def check(self, client: LogClient, *, acknowledged_min: int = 1) -> None:
         """Nothing acknowledged is lost, duplicated or reordered, no record is there twice, and no
-        append failed."""
+        append failed. A load with fewer acknowledged than the minimum has proved nothing."""
+        assert len(self.acknowledged) >= acknowledged_min
         found = numbers_in(client, self._topic)
         for offset, number in self.acknowledged:
             assert found[offset] == number, f"offset {offset} holds {found[offset]}, not {number}"
@@ -96,7 +98,7 @@ class NumberedLoad:
 
     def _run(self) -> None:
         number = 0
-        while not self._stop.wait(PAUSE_S):
+        while not self._stop.is_set():
             try:
                 reply = self._client.append(self._topic, [{"number": number, **self._other}])
             except RaftlogError as error:

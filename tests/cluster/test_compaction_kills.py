@@ -20,6 +20,7 @@ from raftlog.client.log_client import LogClient
 from raftlog.config import load
 from raftlog.server.compactor import COMPACTION_PROGRAM
 from tests.cluster.load import NumberedLoad, numbers_in
+from tests.cluster.test_kill import ACKNOWLEDGED_MIN
 
 SEED = int(os.environ.get("COMPACTION_SEED") or Random().randrange(1 << 32))
 SETTINGS = (
@@ -94,7 +95,7 @@ def test_nodes_and_compactions_killed_at_any_moment_lose_and_repeat_nothing(
                     cluster.serve(node)
                     cluster.wait_caught_up(client, "load", lag_entries_max=50)
         cluster.wait_caught_up(client, "load")
-        writes.check(client)
+        writes.check(client, acknowledged_min=ACKNOWLEDGED_MIN)
         every = numbers_in(client, "load")
         goal = len(every) // 2
         wait_for(lambda: min(history_ends(client)) > goal, "compactions to go on", PATIENCE_S)

@@ -77,10 +77,10 @@ def test_an_index_below_the_first_is_refused_over_the_wire_too(client: LogClient
 def test_a_group_that_never_was_is_refused_and_not_only_at_the_deadline(
     client: LogClient,
 ) -> None:
-    nobody = GroupId(999_999)
+    missing = GroupId(999_999)
     for ask in (client.groups.servers, lambda group: next(client.groups.events(group))):
-        with pytest.raises(GroupUnknown, match=f"There is no group {nobody}"):
-            ask(nobody)
+        with pytest.raises(GroupUnknown, match=f"There is no group {missing}"):
+            ask(missing)
 
 
 def test_a_group_that_was_deleted_is_asked_for_in_vain(client: LogClient) -> None:

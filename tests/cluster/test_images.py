@@ -69,7 +69,7 @@ def test_a_node_that_was_away_comes_back_by_an_image(tmp_path: Path) -> None:
         leader = leader_of(client, "t")
         cluster.kill(leader)
         wait_for(
-            lambda: "stands at an image" in cluster.logs[away].read_text(), "an image", PATIENCE_S
+            lambda: "installed an image" in cluster.logs[away].read_text(), "an image", PATIENCE_S
         )
         cluster.serve(leader)
         cluster.wait_caught_up(client, "t", timeout_s=PATIENCE_S)

@@ -277,7 +277,7 @@ def test_an_observer_below_its_parents_logs_takes_an_image_and_serves_no_read_me
                     refused += 1
                 except RaftlogError:
                     pass  # it starts
-                return "stands at an image" in log.read_text()
+                return "installed an image" in log.read_text()
 
             wait_for(stands, "the observer to take an image", PATIENCE_S)
             wait_at(connection, address, topic, 40)
