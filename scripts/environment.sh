@@ -6,6 +6,7 @@
 # need_java: sets JAVA_HOME to a Java that Spark 4.3 runs on (17 or later).
 # need_zookeeper: sees that ZooKeeper's jars are there, for the tests and the demo that use it.
 # need_prometheus: sees that Prometheus is there, for the tests of metrics and alerts.
+# need_class_archive: keeps Spark's classes as Java has them in memory, in .venv (JDK's "AppCDS").
 # As root on Debian and its derivatives they install what is missing. Elsewhere they say what to
 # install, and stop.
 
@@ -161,4 +162,31 @@ need_zookeeper() {
         stop "this distribution has no package libzookeeper-java; set ZOOKEEPER_CLASSPATH."
     mkdir -p /usr/share/man/man1
     apt_install libzookeeper-java
+}
+
+need_class_archive() {
+    local archive=$VENV/spark-classes.jsa
+    if [ "$archive" -nt "$STAMP" ]; then
+        return
+    fi
+    say "archiving the classes of Spark, so that the tests' JVMs start in half the time"
+    rm -f "$archive"
+    SPARK_LOCAL_IP=127.0.0.1 PYSPARK_PYTHON=$VENV/bin/python \
+        SPARK_SUBMIT_OPTS="-XX:ArchiveClassesAtExit=$archive -XX:TieredStopAtLevel=1" \
+        quietly $VENV/bin/python - <<'END'
+import tempfile
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+with tempfile.TemporaryDirectory() as folder:
+    data = spark.range(9).selectExpr("id", "cast(id as string) as s", "map(s, array(id)) as m")
+    data.groupBy("s").count().orderBy("s").write.parquet(f"{folder}/parquet")
+    data.select("id", "s").write.json(f"{folder}/json")
+    rows = spark.readStream.schema("id bigint, s string").json(f"{folder}/json")
+    rows.writeStream.foreachBatch(lambda batch, _: batch.collect()).option(
+        "checkpointLocation", f"{folder}/checkpoint"
+    ).trigger(availableNow=True).start().awaitTermination()
+    data.mapInArrow(lambda batches: batches, data.schema).collect()
+spark.stop()
+END
 }

@@ -6,6 +6,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 need_venv
 need_java
+need_class_archive
 status=0
 $VENV/bin/python -m raftlog chaos --minutes "${MINUTES:-30}" "$@" || status=$?
 $VENV/bin/python -m raftlog chaos --closed --minutes "${MINUTES:-30}" "$@" || status=$?

@@ -7,7 +7,9 @@ need_java
 need_zookeeper
 need_prometheus
 unset PYTHONDONTWRITEBYTECODE # or each of hundreds of processes would compile raftlog again
+need_class_archive &
 scripts/lint.sh
+wait $!
 status=0
 $VENV/bin/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder tests "$@" || status=$?
 for leftover in spark-warehouse metastore_db derby.log artifacts; do

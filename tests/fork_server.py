@@ -7,7 +7,8 @@ its own in every way that a test can see: its id, group, signals, files, environ
 
 `install` lets `subprocess.Popen` of this process, and of what is forked, do that where it makes no
 difference (`_is_forkable`); everything else starts as usual. Inside `with from_nothing():` nothing
-is forked, for tests of the start itself.
+is forked, for tests of the start itself. Programs that Spark starts become a forked child with
+`run_forked`: a second server (`start`) has imported what those need.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ PRELOADED = (
     "raftlog.compaction.worker",
     "raftlog.chaos.faulty_node",
 )
+FORKED = ("raftlog", "tests.chaos", "tests.cluster", "pyspark.")
 NEVER_FORKED = (
     "raftlog.compaction.worker",
     "tests.chaos.noted_compaction",
@@ -77,13 +79,16 @@ class Started(NamedTuple):
     executed: int
 
 
-class _Server(NamedTuple):
+class Server(NamedTuple):
+    """A process that forks. Its address is a name of Linux's abstract sockets."""
+
     address: str
     pid: int
     shaping: dict[str, str]
 
 
-_server: _Server | None = None
+_server: Server | None = None
+_started: list[int] = []
 _lock = threading.Lock()
 _forks_wanted = True
 _counts = {"forked": 0, "executed": 0}
@@ -94,9 +99,9 @@ def started() -> Started:
     return Started(**_counts)
 
 
-def server_pid() -> int | None:
-    """The process that forks, if it was needed so far."""
-    return None if _server is None else _server.pid
+def server_pids() -> list[int]:
+    """The processes that fork for this one, as far as they were needed."""
+    return list(_started)
 
 
 def install() -> None:
@@ -192,7 +197,7 @@ def _is_forkable(words: Any, asked: Mapping[str, Any]) -> bool:
     environment: Mapping[str, str] = os.environ if env is None else env
     return (
         (program, flag) == (sys.executable, "-m")
-        and module.startswith(("raftlog", "tests.chaos", "tests.cluster"))
+        and module.startswith(FORKED)
         and not module.startswith(NEVER_FORKED)
         and asked["preexec_fn"] is None
         and not asked["pass_fds"]
@@ -214,25 +219,37 @@ def _shaping(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith(SHAPING)}
 
 
-def _running_server() -> _Server:
+def _running_server() -> Server:
     global _server
     with _lock:
         if _server is None:
-            _server = _start_server()
+            _server = start(PRELOADED)
         return _server
 
 
-def _start_server() -> _Server:
-    """Start the server. It ends with this process, whose end of the pipe closes then.
+def run_forked(address: str, words: Sequence[str]) -> int:
+    """The exit code of a command with this process's files and environment, in a child that the
+    server at this address forks. Who ends this process with SIGTERM ends the child."""
+    global _server
+    _server = Server(address, os.getppid(), _shaping(os.environ))
+    with ForkingPopen(words) as child:
+        signal.signal(signal.SIGTERM, lambda *_: child.terminate())
+        return child.wait()
+
+
+def start(modules: Sequence[str]) -> Server:
+    """Start a server that imports these first. It ends with this process, whose end of the pipe
+    closes then.
 
     It is no child of this process: tests look at those to find what they started.
     """
-    address = f"\0raftlog-fork-server-{os.getpid()}"
+    address = f"raftlog-fork-server-{os.getpid()}-{len(_started)}"
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(address)
+    listener.bind(f"\0{address}")
     listener.listen(64)
     alive, held = os.pipe()
-    command = [sys.executable, "-m", "tests.fork_server", str(listener.fileno()), str(alive)]
+    files = (str(listener.fileno()), str(alive))
+    command = [sys.executable, "-m", "tests.fork_server", *files, *modules]
     with _usual_popen(
         command,
         cwd=ROOT,
@@ -246,7 +263,8 @@ def _start_server() -> _Server:
     listener.close()
     os.close(alive)
     os.set_inheritable(held, False)
-    return _Server(address, pid, _shaping(os.environ))
+    _started.append(pid)
+    return Server(address, pid, _shaping(os.environ))
 
 
 def _fork(words: Sequence[Any], asked: Mapping[str, Any], files: Sequence[int]) -> int:
@@ -265,7 +283,7 @@ def _fork(words: Sequence[Any], asked: Mapping[str, Any], files: Sequence[int]) 
     data = json.dumps(request).encode()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
         channel.settimeout(_START_TIMEOUT_S)
-        channel.connect(_running_server().address)
+        channel.connect(f"\0{_running_server().address}")
         socket.send_fds(channel, [_LENGTH.pack(len(data))], list(files))
         channel.sendall(data)
         answer = _received(channel, _LENGTH.size)
@@ -285,13 +303,14 @@ def _received(channel: socket.socket, length: int) -> bytes:
 # ---------------------------------------------------------------- the server
 
 
-def serve(listener_file: int, alive: int) -> None:
-    """Fork what is asked for until nothing holds the other end of `alive`."""
+def serve(listener_file: int, alive: int, modules: Sequence[str]) -> None:
+    """Import these, and fork what is asked for until nothing holds the other end of `alive`."""
     listener = socket.socket(fileno=listener_file)
     before = dict(os.environ)
-    for module in PRELOADED:
+    for module in modules:
         importlib.import_module(module)
-    importlib.import_module("raftlog.cli.main").command_line()  # built once, for all children
+    if "raftlog.cli.main" in modules:
+        sys.modules["raftlog.cli.main"].command_line()  # built once, for all children
     install()
     set_by_imports = {name: os.environ[name] for name in os.environ.keys() - before.keys()}
     gc.collect()
@@ -333,7 +352,7 @@ def _answer(
         if pid == 0:
             signal.set_wakeup_fd(-1)
             request["env"] = {**set_by_imports, **request["env"]}
-            address = listener.getsockname().decode()
+            address = listener.getsockname().decode().removeprefix("\0")
             for file in (*own, *told.values(), listener.fileno(), channel.fileno(), files[3]):
                 os.close(file)
             _become(request, files[:3], address)
@@ -368,7 +387,7 @@ def _become(request: Mapping[str, Any], files: Sequence[int], address: str) -> N
     try:
         _take_over(request, files)
         global _server
-        _server = _Server(address, os.getppid(), _shaping(os.environ))
+        _server = Server(address, os.getppid(), _shaping(os.environ))
         code = _run(request["words"][2:])
     finally:
         if sys.exception() is not None:
@@ -464,4 +483,4 @@ if __name__ == "__main__":
         os.write(1, f"{child}\n".encode())
         os._exit(0)
     os.dup2(2, 1)  # nobody reads the pipe any more
-    serve(int(sys.argv[1]), int(sys.argv[2]))
+    serve(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])

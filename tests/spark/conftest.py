@@ -24,8 +24,10 @@ from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster
 from raftlog.errors import SparkTooOld
 from raftlog.spark.spark_version import check_can_stream
 from raftlog.wire.calls import NodeView
+from tests import fork_server
 from tests.cluster.kept import Kept
 from tests.cluster.waiting import leader_of
+from tests.spark import worker_python
 from tests.spark.calls import CountedSource
 from tests.spark.faults import Faults, FaultySource
 
@@ -112,6 +114,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A small session in a zone that is not UTC, so that a wrong zone shows."""
     python = Path(__file__).with_name("worker_python.sh")
     os.environ |= {"PYSPARK_PYTHON": str(python), "TESTS_PYTHON": sys.executable}
+    os.environ["TESTS_FORKS"] = fork_server.start(worker_python.PRELOADED).address
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     builder = (
         SparkSession.builder.master(f"local[2,{TASK_TRIES}]")
