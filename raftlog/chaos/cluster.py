@@ -266,11 +266,11 @@ class ProcessCluster:
         *,
         lag_entries_max: int = 0,
         timeout_s: float = PATIENCE_S,
-        every_s: float = _LOOK_INTERVAL_S,
+        every_s: float | None = None,
     ) -> Watermark:
         """Wait until every replica answers and lags by no more entries. Returns the watermark then.
 
-        Every node is asked each `every_s` seconds: seldom, where that disturbs what is measured.
+        Every node is asked as `wait_for` looks: seldom, where that disturbs what is measured.
         Under load some entries are always in flight, so a lag of 0 may never be seen. Raises
         `DeadlineExceeded`.
         """
@@ -329,15 +329,19 @@ def wait_for(
     what: str,
     timeout_s: float,
     *,
-    every_s: float = _LOOK_INTERVAL_S,
+    every_s: float | None = None,
 ) -> None:
-    """Poll until the condition holds. Raises `DeadlineExceeded`, which names `what`."""
-    end_s = time.monotonic() + timeout_s
+    """Look until the condition holds: each `every_s` seconds, or without it often at first, and
+    later in pauses of a tenth of the time waited so far. Raises `DeadlineExceeded`, which names
+    `what`."""
+    begun_s = time.monotonic()
     while not condition():
-        if time.monotonic() >= end_s:
+        waited_s = time.monotonic() - begun_s
+        if waited_s >= timeout_s:
             raise DeadlineExceeded(what=f"Waiting for {what}", seconds=f"{timeout_s:g}")
+        pause_s = max(_LOOK_INTERVAL_S, 0.1 * waited_s) if every_s is None else every_s
         # Nobody ever sets this event: another process cannot notify us, so this only waits.
-        threading.Event().wait(every_s)
+        threading.Event().wait(pause_s)
 
 
 def _up_command(flags: Sequence[str], nodes: int, data: Path, port: int, tls: bool) -> list[str]:

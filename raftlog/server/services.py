@@ -89,6 +89,7 @@ class Services:
 
     def __init__(self, node: Node, rights: Rights, meters: Meters) -> None:
         self._node = node
+        self._version = version("raftlog")
         self.rights = rights
         self.meters = meters
         self._multiraft = node.multiraft
@@ -120,7 +121,7 @@ class Services:
             leader=raft.leader,
             term=raft.term,
             nodes=node.cluster_nodes(),
-            version=version("raftlog"),
+            version=self._version,
             registered=self._multiraft.replicas.known_store(node.node) == node.identity.store_uuid,
             disk_keeps_up=disk.keeps_up,
             disk_full=disk.full.file if disk.full is not None else "",
