@@ -33,6 +33,7 @@ PATIENCE_S = 120.0
 does other things as well, nodes elect now and then, and what takes milliseconds takes seconds."""
 
 _LOOK_INTERVAL_S = 0.02
+_LOOK_INTERVAL_MAX_S = 0.2
 _ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PORTS_FROM, _PORTS_TO = 20_000, 30_000
 """Below the range from which the kernel takes ports for outgoing connections."""
@@ -331,17 +332,16 @@ def wait_for(
     *,
     every_s: float | None = None,
 ) -> None:
-    """Look until the condition holds: each `every_s` seconds, or without it often at first, and
-    later in pauses of a tenth of the time waited so far. Raises `DeadlineExceeded`, which names
-    `what`."""
+    """Look until the condition holds: each `every_s` seconds, or without it often at first and
+    less often later. Raises `DeadlineExceeded`, which names `what`."""
     begun_s = time.monotonic()
     while not condition():
         waited_s = time.monotonic() - begun_s
         if waited_s >= timeout_s:
             raise DeadlineExceeded(what=f"Waiting for {what}", seconds=f"{timeout_s:g}")
-        pause_s = max(_LOOK_INTERVAL_S, 0.1 * waited_s) if every_s is None else every_s
+        pause_s = min(max(_LOOK_INTERVAL_S, waited_s / 10), _LOOK_INTERVAL_MAX_S)
         # Nobody ever sets this event: another process cannot notify us, so this only waits.
-        threading.Event().wait(pause_s)
+        threading.Event().wait(pause_s if every_s is None else every_s)
 
 
 def _up_command(flags: Sequence[str], nodes: int, data: Path, port: int, tls: bool) -> list[str]:
