@@ -115,6 +115,7 @@ class ByFile(LoadFileScheduling):  # type: ignore[misc]
         return super()._split_scope(nodeid)
 
 
+@pytest.hookimpl(optionalhook=True)  # some run without xdist
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByFile | None:
     return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
 

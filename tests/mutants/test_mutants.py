@@ -190,6 +190,13 @@ def test_a_test_that_hangs_is_told_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_own_tests_of_a_part_are_found_without_the_plugins_that_a_mutant_does_without() -> None:
+    command = [*stages("replica", 0)[0].command, "--collect-only"]
+    collected = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert collected.returncode == 0, collected.stdout
+
+
+@pytest.mark.slow
 def test_what_is_drawn_by_default_is_of_all_parts_alike() -> None:
     drawn = Counter(map(part_of, draw(SEED, RANDOM)))
     assert drawn == dict.fromkeys(PARTS, RANDOM // len(PARTS))
