@@ -116,6 +116,7 @@ class Costs:
         ):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
+    @pytest.hookimpl(optionalhook=True)  # some run without xdist
     def pytest_testnodedown(self, node: Any) -> None:
         """A process that ran tests has ended."""
         if "costs" in getattr(node, "workeroutput", {}):
