@@ -127,10 +127,26 @@ def test_version_is_the_packages_own(command: Command) -> None:
     assert command("--version").out == f"raftlog {raftlog.__version__}\n"
 
 
-@pytest.mark.from_nothing
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_exists_for_the_usual_shells(command: Command, shell: str) -> None:
-    assert "raftlog" in command("--show-completion", shell).out
+@pytest.mark.parametrize(
+    ("shell", "line"),
+    [
+        ("bash", {"COMP_WORDS": "raftlog to", "COMP_CWORD": "1"}),
+        ("zsh", {"_TYPER_COMPLETE_ARGS": "raftlog to"}),
+        (
+            "fish",
+            {"_TYPER_COMPLETE_ARGS": "raftlog to", "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+        ),
+    ],
+    ids=["bash", "zsh", "fish"],
+)
+@pytest.mark.slow
+def test_the_usual_shells_complete_a_verb(shell: str, line: dict[str, str]) -> None:
+    """As each shell asks for what may stand in place of `to`."""
+    environment = {**os.environ, "_RAFTLOG_COMPLETE": f"complete_{shell}", **line}
+    command = [sys.executable, "-m", "raftlog"]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert "topic" in ended.stdout
+    assert "status" not in ended.stdout
 
 
 @pytest.mark.slow
