@@ -22,8 +22,12 @@ _TELLING_CHARACTERS = 6
 _PEM = "-----BEGIN"
 _PEM_TEXT = re.compile(r"(?s)-----BEGIN.*?(?:-----END[^-]*-----|$)")
 _KEY = "the text of a PEM file"
-_TOKEN = re.compile(r"\braftlog_[\w-]{40,}|\beyJ[\w-]+\.[\w-]+\.[\w-]+")
-"""A bearer token: one of a file of tokens, or a JWT."""
+_TOKEN = re.compile(r"\braftlog_[\w-]{40,}")
+"""A bearer token of a file of tokens."""
+_RUN = re.compile(r"[\w.-]+")
+"""What a JWT consists of, and may stand in: each character belongs to one run, so the time that a
+search takes grows with the text, whatever is in it."""
+_JWT_HEAD = re.compile(r"\beyJ[\w-]")
 _VALUE_CHARACTERS = 200
 _ADDRESS = re.compile(
     r"""(?ix)
@@ -39,7 +43,17 @@ _ADDRESS = re.compile(
 
 def without_keys(text: str) -> str:
     """A text that may hold a private key or a token, by mistake, without it."""
-    return _TOKEN.sub(_HIDDEN, _PEM_TEXT.sub(_KEY, text) if _PEM in text else text)
+    text = _TOKEN.sub(_HIDDEN, _PEM_TEXT.sub(_KEY, text) if _PEM in text else text)
+    return _RUN.sub(_without_jwt, text) if "eyJ" in text else text
+
+
+def _without_jwt(run: re.Match[str]) -> str:
+    """The run without the first three parts between dots that may be a JWT, and what follows."""
+    parts = run[0].split(".")
+    for number, (head, claims, signature) in enumerate(zip(parts, parts[1:], parts[2:])):
+        if claims and signature and (found := _JWT_HEAD.search(head)):
+            return ".".join([*parts[:number], head[: found.start()] + _HIDDEN])
+    return run[0]
 
 
 def shown_address(text: str, within: str = "") -> str:

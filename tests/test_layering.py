@@ -63,6 +63,7 @@ PACKAGES = {
     "raftlog.machines": Package(pure=True),
     "raftlog.predicates": Package(anyone=(), pure=True),
     "raftlog.config_section": Package(ours=(), third_party=("pydantic",)),
+    "raftlog.stored_values": Package(ours=(), third_party=("pydantic",)),
     "raftlog.changing_files": Package(ours=()),
     "raftlog.crash_dumps": Package(anyone=()),
     "raftlog.extras": Package(anyone=()),
@@ -123,12 +124,14 @@ PACKAGES = {
             "raftlog.core.messages",
             "raftlog.machines",
             "raftlog.predicates",
+            "raftlog.stored_values",
         ),
-        third_party=("google", "grpc", "grpc_tools"),
+        third_party=("google", "grpc", "grpc_tools", "pydantic"),
     ),
     "raftlog.storage": Package(ours=("raftlog.config",)),
     "raftlog.image": Package(
-        ours=("raftlog.core.membership", "raftlog.machines", "raftlog.storage", "raftlog.wire")
+        ours=("raftlog.core.membership", "raftlog.machines", "raftlog.storage", "raftlog.wire"),
+        third_party=("pydantic",),
     ),
     "raftlog.comparison": Package(ours=("raftlog.core",), pure=True),
     "raftlog.damage_table": Package(pure=True),
@@ -175,7 +178,12 @@ PACKAGES = {
         third_party=("grpc", "tenacity"),
     ),
     "raftlog.auth": Package(
-        ours=("raftlog.changing_files", "raftlog.config_auth", "raftlog.redaction"),
+        ours=(
+            "raftlog.changing_files",
+            "raftlog.config_auth",
+            "raftlog.redaction",
+            "raftlog.stored_values",
+        ),
         third_party=("jwt", "pydantic"),
     ),
     "raftlog.certificates": Package(

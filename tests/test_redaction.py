@@ -6,7 +6,15 @@ import pytest
 
 from raftlog.errors import InvalidOption, InvalidTopicName, RaftlogError
 from raftlog.records.ddl import read_ddl
-from raftlog.redaction import shown_address, shown_location, shown_value, without_secrets
+from raftlog.redaction import (
+    shown_address,
+    shown_location,
+    shown_value,
+    without_keys,
+    without_secrets,
+)
+
+KEY = "-----BEGIN PRIVATE KEY-----\nplanted\n-----END PRIVATE KEY-----\n"
 
 
 @pytest.mark.parametrize(
@@ -88,7 +96,26 @@ def test_a_token_in_a_wrong_place_is_not_shown(token: str) -> None:
     assert shown_address("raftlog_node:7401") == "raftlog_node:7401"
 
 
-KEY = "-----BEGIN PRIVATE KEY-----\nplanted\n-----END PRIVATE KEY-----\n"
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("file.eyJplanted.b.c.d", "file.***"),
+        ("a=eyJplanted.b.c&d", "a=***&d"),
+        ("eyJa.b", "eyJa.b"),
+        ("eyJ.b.c", "eyJ.b.c"),
+        ("keyJa.b.c", "keyJa.b.c"),
+        ("eyJa..c.d", "eyJa..c.d"),
+    ],
+)
+def test_a_jwt_is_found_wherever_it_stands(text: str, shown: str) -> None:
+    assert without_keys(text) == shown
+
+
+@pytest.mark.parametrize("unit", ["eyJ-", "eyJa.", "eyJ", "raftlog_-", KEY[:10], "-----ENDa-"])
+def test_the_longest_text_is_searched_in_one_pass(unit: str) -> None:
+    """With time that grows with the square of its length this would take hours."""
+    text = KEY[:10] + unit * (2 * 1024 * 1024 // len(unit))
+    assert len(without_keys(text)) <= len(text)
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
+from typing import Annotated
 from urllib.parse import quote, unquote
 
+from pydantic import Field
+
 from raftlog.auth.rights import Grant, Kind, Resource, Right, problem_of_grant
+from raftlog.stored_values import StoredValue
 
 KEY_PREFIX = "raftlog/acl/"
 """What the keys of grants begin with: prefix, who, `/`, the kind, `/`, the name; each is quoted
 as in URLs."""
-
-_FORMAT_VERSION = 1
 
 
 def key_of(to: str, resource: Resource) -> str:
@@ -20,32 +21,38 @@ def key_of(to: str, resource: Resource) -> str:
     return KEY_PREFIX + "/".join(quote(part, safe="") for part in parts)
 
 
+class GrantValue(StoredValue):
+    """The value of a grant's key."""
+
+    PREFIX = KEY_PREFIX
+    KIND = "grant"
+
+    rights: Annotated[list[Right], Field(strict=False, max_length=len(Right))]
+
+
 def names_of(key: str) -> tuple[str, Resource]:
-    """To whom a key's grant is, and on what. Raises `ValueError`."""
-    to, kind, name = map(unquote, key.removeprefix(KEY_PREFIX).split("/"))
-    resource = Resource(Kind(kind), name)
-    if key_of(to, resource) != key:
-        raise ValueError(f"{key!r} is not the key of any grant")
+    """To whom a key's grant is, and on what. Raises `StoredValueInvalid`."""
+    try:
+        to, kind, name = map(unquote, key.removeprefix(KEY_PREFIX).split("/"))
+        resource = Resource(Kind(kind), name)
+    except ValueError:
+        resource = None
+    if resource is None or key_of(to, resource) != key:
+        raise GrantValue.invalid(key, "it names nobody and nothing")
     return to, resource
 
 
 def encode(grant: Grant) -> bytes:
     """The value of the grant's key."""
-    rights = sorted(right.value for right in grant.rights)
-    return json.dumps({"v": _FORMAT_VERSION, "rights": rights}).encode()
+    return GrantValue(rights=sorted(grant.rights)).encode()
 
 
 def decode(key: str, value: bytes) -> Grant:
-    """The grant that a key and its value stand for. Raises `ValueError`."""
+    """The grant that a key and its value stand for. Raises `StoredValueInvalid`."""
     to, resource = names_of(key)
-    found = json.loads(value)
-    if not isinstance(found, dict) or found.get("v") != _FORMAT_VERSION:
-        raise ValueError(f"{key!r} holds no grant that this version knows")
-    rights = found.get("rights")
-    if not isinstance(rights, list):
-        raise ValueError(f"{key!r} names no rights")
-    grant = Grant(to=to, resource=resource, rights=frozenset(map(Right, rights)))
+    rights = GrantValue.decode(key, value).rights
+    grant = Grant(to=to, resource=resource, rights=frozenset(rights))
     problem = problem_of_grant(grant)
     if problem is not None:
-        raise ValueError(f"{key!r}: {problem}")
+        raise GrantValue.invalid(key, problem)
     return grant

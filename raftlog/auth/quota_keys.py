@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from urllib.parse import quote, unquote
 
 from raftlog.auth.quotas import EVERYBODY, Limit, Quota, problem_of_quota
+from raftlog.stored_values import Number, StoredValue
 
 KEY_PREFIX = "raftlog/quotas/"
 """What the keys of quotas begin with: prefix, and for whom, quoted as in URLs; `*` by itself is
 everybody."""
-
-_FORMAT_VERSION = 1
 
 
 def key_of(to: str) -> str:
@@ -19,31 +17,32 @@ def key_of(to: str) -> str:
     return KEY_PREFIX + (to if to == EVERYBODY else quote(to, safe=""))
 
 
+class QuotaValue(StoredValue):
+    """The value of a quota's key."""
+
+    PREFIX = KEY_PREFIX
+    KIND = "quota"
+
+    limits: dict[Limit, Number]
+
+
 def name_of(key: str) -> str:
-    """For whom a key's quota is. Raises `ValueError`."""
+    """For whom a key's quota is. Raises `StoredValueInvalid`."""
     to = unquote(key.removeprefix(KEY_PREFIX))
     if key_of(to) != key:
-        raise ValueError(f"{key!r} is not the key of any quota")
+        raise QuotaValue.invalid(key, "it names nobody")
     return to
 
 
 def encode(quota: Quota) -> bytes:
     """The value of the quota's key."""
-    limits = {limit.value: most for limit, most in sorted(quota.limits.items())}
-    return json.dumps({"v": _FORMAT_VERSION, "limits": limits}).encode()
+    return QuotaValue(limits=dict(sorted(quota.limits.items()))).encode()
 
 
 def decode(key: str, value: bytes) -> Quota:
-    """The quota that a key and its value stand for. Raises `ValueError`."""
-    to = name_of(key)
-    found = json.loads(value)
-    if not isinstance(found, dict) or found.get("v") != _FORMAT_VERSION:
-        raise ValueError(f"{key!r} holds no quota that this version knows")
-    limits = found.get("limits")
-    if not isinstance(limits, dict) or not all(type(most) is int for most in limits.values()):
-        raise ValueError(f"{key!r} names no limits")
-    quota = Quota(to=to, limits={Limit(name): most for name, most in limits.items()})
+    """The quota that a key and its value stand for. Raises `StoredValueInvalid`."""
+    quota = Quota(to=name_of(key), limits=QuotaValue.decode(key, value).limits)
     problem = problem_of_quota(quota)
     if problem is not None:
-        raise ValueError(f"{key!r}: {problem}")
+        raise QuotaValue.invalid(key, problem)
     return quota

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 
 from raftlog.auth import grant_keys
 from raftlog.auth.caller import Caller
 from raftlog.auth.rights import Grant, Grants, Resource, Right, problem_of_grant
 from raftlog.client.arguments import identity_argument
-from raftlog.client.key_updates import decoded, update
+from raftlog.client.key_updates import update
 from raftlog.client.key_values import KeyValueStore
 from raftlog.errors import InvalidOption
 from raftlog.machines.limits import KEY_CHARACTERS_MAX
@@ -76,10 +75,10 @@ class AccessControl:
             The grants, in the order of their keys.
 
         Raises:
-            InvalidOption: A grant is of a later version.
+            StoredValueInvalid: A grant is of a later version.
         """
         for found in self._store.scan(grant_keys.KEY_PREFIX):
-            yield _decoded(found.key, found.value)
+            yield grant_keys.decode(found.key, found.value)
 
     def check(self, who: Caller, right: Right, resource: Resource) -> bool:
         """Whether the caller may do something, by the grants that this client may see.
@@ -93,7 +92,7 @@ class AccessControl:
             Whether it may. What only grants would allow that this client may not see is not known.
 
         Raises:
-            InvalidOption: A grant is of a later version.
+            StoredValueInvalid: A grant is of a later version.
         """
         return Grants(self.scan()).allow(who, right, resource)
 
@@ -110,12 +109,12 @@ class AccessControl:
             )
 
         def changed_value(value: bytes | None) -> bytes | None:
-            had = frozenset() if value is None else _decoded(key, value).rights
+            had = frozenset() if value is None else grant_keys.decode(key, value).rights
             grant = Grant(to=to, resource=resource, rights=changed(had))
             return grant_keys.encode(grant) if grant.rights else None
 
         value = update(self._store, key, changed_value)
-        return None if value is None else _decoded(key, value)
+        return None if value is None else grant_keys.decode(key, value)
 
 
 def _checked(to: str, rights: Sequence[Right], resource: Resource) -> Grant:
@@ -128,6 +127,3 @@ def _checked(to: str, rights: Sequence[Right], resource: Resource) -> Grant:
             advice="`raftlog docs OPERATIONS`, Rights, lists them.",
         )
     return grant
-
-
-_decoded = partial(decoded, "grant", grant_keys.decode)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from raftlog.client.key_values import KeyValueStore
-from raftlog.errors import InvalidOption, VersionConflict
+from raftlog.errors import VersionConflict
 
 T = TypeVar("T")
 
@@ -34,16 +34,3 @@ def update(
         else:
             return value
     raise AssertionError("the last try returns or raises")
-
-
-def decoded(what: str, decode: Callable[[str, bytes], T], key: str, value: bytes) -> T:
-    """What a key and its value stand for: `what`, such as "grant". Raises `InvalidOption` where
-    `decode` raises `ValueError`."""
-    try:
-        return decode(key, value)
-    except ValueError as error:
-        raise InvalidOption(
-            option=what,
-            problem=f"cannot be read: {error}",
-            advice="Use a newer raftlog.",
-        ) from None

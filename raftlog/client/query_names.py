@@ -8,17 +8,14 @@ the topic. It outlives the topic.
 
 from __future__ import annotations
 
-import json
-
 from raftlog.client.key_values import KeyValueStore
+from raftlog.errors import StoredValueInvalid
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.kv_commands import KeyValue
-from raftlog.wire.reserved_keys import QUERIES_PREFIX
+from raftlog.wire.reserved_keys import QUERIES_PREFIX, QueryNote
 
 NAME_CHARACTERS_MAX = 900
 """Prefix, incarnation and name then fit into a key. Queries with longer names are not known."""
-
-_FORMAT_VERSION = 1
 
 
 def known_query(store: KeyValueStore, topic: TopicInfo, name: str) -> str:
@@ -27,27 +24,29 @@ def known_query(store: KeyValueStore, topic: TopicInfo, name: str) -> str:
     if len(name) > NAME_CHARACTERS_MAX:
         return ""
     found = store.get(_key(topic, name))
-    return _noted(found).get("query_id", "") if found is not None else ""
+    noted = None if found is None else _noted(found)
+    return "" if noted is None else noted.query_id
 
 
 def topic_of(store: KeyValueStore, query_id: str) -> str:
     """The name of a topic that the query was the last of its name to write; "" if none is known.
     The topic may be gone since."""
-    noted = (_noted(found) for found in store.scan(QUERIES_PREFIX))
-    return next((each.get("topic", "") for each in noted if each.get("query_id") == query_id), "")
+    noted = map(_noted, store.scan(QUERIES_PREFIX))
+    return next((each.topic for each in noted if each and each.query_id == query_id), "")
 
 
 def note_query(store: KeyValueStore, topic: TopicInfo, name: str, query_id: str) -> None:
     """Remember the query, in place of an earlier one of the name."""
     if len(name) <= NAME_CHARACTERS_MAX:
-        value = {"v": _FORMAT_VERSION, "query_id": query_id, "topic": topic.name}
-        store.put(_key(topic, name), json.dumps(value).encode())
+        store.put(_key(topic, name), QueryNote(query_id=query_id, topic=topic.name).encode())
 
 
-def _noted(found: KeyValue) -> dict[str, str]:
-    """What a key says; nothing if a later version wrote it."""
-    value = json.loads(found.value)
-    return {key: str(each) for key, each in value.items()} if value["v"] == _FORMAT_VERSION else {}
+def _noted(found: KeyValue) -> QueryNote | None:
+    """What a key says; None if this version cannot read it: it is a hint, and stops nothing."""
+    try:
+        return QueryNote.decode(found.key, found.value)
+    except StoredValueInvalid:
+        return None
 
 
 def _key(topic: TopicInfo, name: str) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 
 from raftlog.auth import quota_keys
 from raftlog.auth.quotas import EVERYBODY, LIMIT_MAX, Limit, Quota, problem_of_quota
 from raftlog.client.arguments import identity_argument
-from raftlog.client.key_updates import decoded, update
+from raftlog.client.key_updates import update
 from raftlog.client.key_values import KeyValueStore
 from raftlog.errors import InvalidOption
 from raftlog.machines.limits import KEY_CHARACTERS_MAX
@@ -50,12 +49,12 @@ class IdentityQuotas:
         key = _key(to)
 
         def changed(value: bytes | None) -> bytes | None:
-            had = {} if value is None else _decoded(key, value).limits
+            had = {} if value is None else quota_keys.decode(key, value).limits
             now = {each: most for each, most in {**had, **limits}.items() if most is not None}
             return quota_keys.encode(Quota(to=to, limits=now)) if now else None
 
         value = update(self._store, key, changed)
-        return None if value is None else _decoded(key, value)
+        return None if value is None else quota_keys.decode(key, value)
 
     def scan(self) -> Iterator[Quota]:
         """Read the quotas that the caller may see, linearizably: its own and everybody's, and with
@@ -65,10 +64,10 @@ class IdentityQuotas:
             The quotas, in the order of their keys.
 
         Raises:
-            InvalidOption: A quota is of a later version.
+            StoredValueInvalid: A quota is of a later version.
         """
         for found in self._store.scan(quota_keys.KEY_PREFIX):
-            yield _decoded(found.key, found.value)
+            yield quota_keys.decode(found.key, found.value)
 
 
 def _key(to: str) -> str:
@@ -83,6 +82,3 @@ def _key(to: str) -> str:
             advice=f"Give an identity, group:NAME, or {EVERYBODY!r} for everybody.",
         )
     return key
-
-
-_decoded = partial(decoded, "quota", quota_keys.decode)

@@ -9,44 +9,37 @@ and topic, which is never changed. A query must not go on without it.
 from __future__ import annotations
 
 import hashlib
-import json
 
 from raftlog.client.key_values import KeyValueStore
 from raftlog.errors import VersionConflict
-from raftlog.machines.kv_commands import KeyValue
-from raftlog.wire.reserved_keys import WRITTEN_PREFIX
+from raftlog.wire.reserved_keys import WRITTEN_PREFIX, WrittenNote
 
 _DIGEST_BYTES = 16
 """Of the writer's name, which may be as long as a key."""
-
-_FORMAT_VERSION = 1
 
 
 def first_epochs(store: KeyValueStore, writer: str) -> dict[str, int]:
     """The epochs in which the writer met its topics, by topic."""
     prefix = _key(writer, "")
-    return {found.key.removeprefix(prefix): _epoch(found) for found in store.scan(prefix)}
+    notes = (
+        (found.key, WrittenNote.decode(found.key, found.value)) for found in store.scan(prefix)
+    )
+    return {key.removeprefix(prefix): note.epoch for key, note in notes}
 
 
 def first_epoch(store: KeyValueStore, writer: str, topic: str) -> int | None:
     """The epoch in which the writer met the topic; None if that is not noted."""
     found = store.get(_key(writer, topic))
-    return None if found is None else _epoch(found)
+    return None if found is None else WrittenNote.decode(found.key, found.value).epoch
 
 
 def note(store: KeyValueStore, writer: str, topic: str, epoch: int) -> None:
     """Remember that the writer met the topic in this epoch, unless an earlier one is noted."""
-    value = {"v": _FORMAT_VERSION, "writer": writer, "epoch": epoch}
+    value = WrittenNote(writer=writer, epoch=epoch).encode()
     try:
-        store.put(_key(writer, topic), json.dumps(value).encode(), expected=0)
+        store.put(_key(writer, topic), value, expected=0)
     except VersionConflict:
         pass  # noted, by an earlier try of this call or by another run
-
-
-def _epoch(found: KeyValue) -> int:
-    value = json.loads(found.value)
-    assert value["v"] == _FORMAT_VERSION, f"{found.key} was written by a later version"
-    return int(value["epoch"])
 
 
 def _key(writer: str, topic: str) -> str:

@@ -113,7 +113,10 @@ def encode_membership(membership: Membership) -> Payload:
 
 def decode_membership(command: bytes) -> Membership:
     """What `encode_membership` wrote. Raises `ValueError` for anything else."""
-    found = json.loads(command)
+    try:
+        found = json.loads(command)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     if not isinstance(found, dict) or found.keys() != {each.name for each in fields(Membership)}:
         raise ValueError("it names no voters, outgoing ones, learners and generation")
     kinds = [found[kind] for kind in ("voters", "outgoing", "learners")]

@@ -35,6 +35,7 @@
     |   |-- PeerProtocolViolation   a message that no correct peer sends: it is dropped
     |   |-- ProducerClosed          rows for a producer that was closed, failed, or is the parent's
     |   |-- SchemaMismatch          a field-by-field difference
+    |   |-- StoredValueInvalid      a key of raftlog's own that holds no value of its kind
     |   |-- SparkTooOld             this PySpark cannot read a topic as a stream
     |   |-- TooLarge                a size over its limit
     |   `-- TooMany                 a count over its bound
@@ -103,6 +104,7 @@ from raftlog.errors.index import (
     IndexUnderflow,
     NoSnapshot,
     SequencePassed,
+    StoredValueInvalid,
     UnknownSession,
     VersionConflict,
     WatcherTooSlow,
@@ -295,6 +297,7 @@ __all__ = [
     "SequencePassed",
     "SequenceReused",
     "SparkTooOld",
+    "StoredValueInvalid",
     "StageGap",
     "StateDisputed",
     "TooFewNodes",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 from raftlog.errors.exit_code import ExitCode
 from raftlog.errors.raftlog_error import RaftlogError, cut
+from raftlog.errors.request import InvalidRequest
 from raftlog.errors.unavailable import Unavailable
 from raftlog.errors.write import WriteRefused
 
@@ -28,6 +30,27 @@ class VersionConflict(WriteRefused):
         return f"Key {key!r} {found}, and the write expects {expected}."
 
     remedy_text = "Read the key again, and decide by what it is now."
+
+
+@dataclass(kw_only=True, eq=False)
+class StoredValueInvalid(InvalidRequest):
+    """A key of raftlog's own that does not name what its kind names, or whose value is not of its
+    kind. A write of it was refused; one that was stored earlier is as it was."""
+
+    kind: str
+    key: str
+    problem: str
+
+    @property
+    def cause(self) -> str:
+        return f"Key {cut(self.key, _KEY_SHOWN_MAX)!r} holds no {self.kind}: {self.problem}."
+
+    @property
+    def remedy(self) -> str:
+        return (
+            "If a later version of raftlog wrote it, use that; if not, remove it: "
+            f"raftlog kv delete {shlex.quote(self.key)}."
+        )
 
 
 @dataclass(kw_only=True, eq=False)

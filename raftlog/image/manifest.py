@@ -16,7 +16,9 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from raftlog.core.types import FIRST_OFFSET, LogIndex, Offset, Term
 from raftlog.errors import CorruptFile, FormatUnsupported
@@ -37,6 +39,7 @@ a sixth or so."""
 SNAPSHOT_PREFIX = "snapshot-"
 STAGES_PREFIX = "stages-"
 HISTORY_PREFIX = "history-"
+_PROBLEM_SHOWN_MAX = 300
 _PREFIXES = (SNAPSHOT_PREFIX, STAGES_PREFIX, HISTORY_PREFIX)
 
 
@@ -284,22 +287,40 @@ def encode_image(image: Image) -> bytes:
     return json.dumps(table, separators=(",", ":")).encode()
 
 
+_Number = Annotated[int, Field(ge=0, lt=1 << 64)]
+_Digest = Annotated[str, Field(max_length=128)]
+
+
+class _Text(BaseModel):
+    """What `encode_image` writes. Another node may send any bytes in its place."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    generation: _Number
+    base: tuple[_Number, _Number]
+    snapshots: list[tuple[_Number, _Number, _Number, _Digest]]
+    stages: list[tuple[_Number, _Number, _Number, _Number]]
+    history: list[tuple[_Number, _Number, _Number, _Number, _Number, _Number, _Digest]]
+    fresh_log: _Number
+    agreed_mark: _Number
+
+
 def decode_image(text: bytes, location: str) -> Image:
     """The image that `encode_image` described. Raises `CorruptFile`, which names `location`."""
     try:
-        table = json.loads(text)
-        index, term = table["base"]
+        found = _Text.model_validate_json(text)
+        index, term = found.base
         return Image(
-            generation=int(table["generation"]),
+            generation=found.generation,
             base=(LogIndex(index), Term(term)),
-            snapshots=tuple(_snapshots(table["snapshots"])),
-            stages=tuple(_stages(table["stages"])),
-            history=tuple(_history(table["history"])),
-            fresh_log=int(table["fresh_log"]),
-            agreed_mark=Offset(int(table["agreed_mark"])),
+            snapshots=tuple(_snapshots(found.snapshots)),
+            stages=tuple(_stages(found.stages)),
+            history=tuple(_history(found.history)),
+            fresh_log=found.fresh_log,
+            agreed_mark=Offset(found.agreed_mark),
         )
-    except (ValueError, KeyError, TypeError, AssertionError) as error:
-        problem = f"it is not the manifest of an image: {error!r}"
+    except (ValueError, AssertionError) as error:
+        problem = f"it is not the manifest of an image: {repr(error)[:_PROBLEM_SHOWN_MAX]}"
         raise CorruptFile(file=location, position=0, problem=problem) from error
 
 

@@ -16,7 +16,6 @@ from raftlog.machines.limits import TYPE_DEPTH_MAX
 _INTEGERS = ("byte", "short", "integer", "long")
 _REALS = ("float", "double")
 _DECIMAL = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)", re.ASCII)
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 def widens(before: str, after: str, *, nested: bool = True) -> bool:
@@ -134,8 +133,17 @@ def _tree(text: str) -> Any:
 def _depth(text: str) -> int:
     """How deep brackets are nested in it, outside of strings."""
     depth = deepest = 0
-    for char in _STRING.sub("", text):
-        if char in "[{":
+    in_string = escaped = False
+    for char in text:
+        if escaped:
+            escaped = False
+        elif in_string and char == "\\":
+            escaped = True
+        elif char == '"':
+            in_string = not in_string
+        elif in_string:
+            pass
+        elif char in "[{":
             depth += 1
             deepest = max(deepest, depth)
         elif char in "]}":

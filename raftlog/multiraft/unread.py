@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from raftlog.core.types import Offset
-from raftlog.errors import InvalidOption
+from raftlog.errors import StoredValueInvalid
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.kv_commands import KeyValue
 from raftlog.wire.reader_positions import decode, names_of
@@ -51,6 +51,6 @@ def _position_in(topic: TopicInfo, key: str, value: bytes) -> list[tuple[str, Of
         return []
     try:
         position = decode(key, value)
-    except InvalidOption:
+    except StoredValueInvalid:
         return [(group, Offset(0))]
     return [(group, position.offset)] if position.incarnation == topic.incarnation else []

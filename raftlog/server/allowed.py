@@ -7,7 +7,6 @@ nothing: names of topics are in no refusal that the caller did not give the name
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -25,7 +24,7 @@ from raftlog.auth.rights import (
     writer_named,
 )
 from raftlog.core.types import CONTROLLER_GROUP, GroupId
-from raftlog.errors import GroupUnknown, RaftlogError, TopicNotFound
+from raftlog.errors import GroupUnknown, RaftlogError, StoredValueInvalid, TopicNotFound
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.kv_commands import KeyChange, KeyValue
@@ -34,7 +33,7 @@ from raftlog.server.rights import Rights, refusal
 from raftlog.wire import calls, reader_positions
 from raftlog.wire.kv_calls import KeyChanges, ReadKeys
 from raftlog.wire.placing_calls import PlacementsReply
-from raftlog.wire.reserved_keys import QUERIES_PREFIX, WRITTEN_PREFIX
+from raftlog.wire.reserved_keys import QUERIES_PREFIX, WRITTEN_PREFIX, QueryNote
 
 _SYSTEM_PREFIX = "raftlog/"
 """Keys under it are raftlog's own: each is judged by what it says."""
@@ -133,7 +132,7 @@ class Allowed:
         if key.startswith(grant_keys.KEY_PREFIX):
             try:
                 return [Need(Right.ADMIN, grant_keys.names_of(key)[1])]
-            except ValueError:
+            except StoredValueInvalid:
                 return [Need(Right.ADMIN, EVERYTHING)]
         if key.startswith(quota_keys.KEY_PREFIX):
             return [Need(Right.ADMIN, EVERYTHING)]
@@ -149,8 +148,8 @@ class Allowed:
     def _noted_topic(self, key: str, value: bytes) -> Resource:
         """The topic that a note of a query is about: it says so twice."""
         try:
-            name = str(json.loads(value)["topic"])
-        except (ValueError, KeyError, TypeError):
+            name = QueryNote.decode(key, value).topic
+        except StoredValueInvalid:
             return EVERYTHING
         found = self._controller().topic(name)
         incarnation = key.removeprefix(QUERIES_PREFIX).partition("/")[0]
@@ -204,7 +203,7 @@ def _is_for(key: str, names: frozenset[str]) -> bool:
             return grant_keys.names_of(key)[0] in names
         if key.startswith(quota_keys.KEY_PREFIX):
             return quota_keys.name_of(key) in names | {EVERYBODY}
-    except ValueError:
+    except StoredValueInvalid:
         pass  # the key of none, which only an admin may see
     return False
 

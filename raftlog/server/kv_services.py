@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 from raftlog.auth import grant_keys, quota_keys
 from raftlog.comparison import Trust
@@ -38,10 +38,29 @@ from raftlog.server.placing import PlacingServices
 from raftlog.server.refused import accepted, check_sense
 from raftlog.server.rights import grants_of
 from raftlog.wire import kv_calls as calls
+from raftlog.wire import reader_positions
+from raftlog.wire.reserved_keys import QUERIES_PREFIX, WRITTEN_PREFIX, QueryNote, WrittenNote
 
 _ENTRIES_UNTOLD_MAX = 1_000
 """A watcher is told at least so often how far it has come, so that it can go on from there long
 after the last change of its keys."""
+
+
+OWN_VALUES: dict[str, Callable[[str, bytes], object]] = {
+    grant_keys.KEY_PREFIX: grant_keys.decode,
+    quota_keys.KEY_PREFIX: quota_keys.decode,
+    reader_positions.KEY_PREFIX: reader_positions.decode,
+    QUERIES_PREFIX: QueryNote.decode,
+    WRITTEN_PREFIX: WrittenNote.decode,
+}
+"""How the values of raftlog's own keys are read, by what the keys begin with."""
+
+
+def check_own_value(key: str, value: bytes) -> None:
+    """Refuse what no reader of the key could read. Raises `StoredValueInvalid`."""
+    for prefix, decode in OWN_VALUES.items():
+        if key.startswith(prefix):
+            decode(key, value)
 
 
 class KvServices:
@@ -104,8 +123,10 @@ class KvServices:
 
     async def _write(self, local: LocalReplica, command: KeyWrite) -> calls.WriteReply:
         check_sense(type(command).__name__, problem_of_key_write(command))
+        if isinstance(command, PutKey):
+            check_own_value(command.key, command.value)
         if command.key.startswith(quota_keys.KEY_PREFIX):
-            self._check_quota(command)
+            self._allowed.rights.check_asked("quota", "limits callers")
         if not command.key.startswith(grant_keys.KEY_PREFIX):
             return await self._written(local, command)
         async with self._granting:
@@ -114,27 +135,15 @@ class KvServices:
             return await self._written(local, command)
 
     def _check_grant(self, local: LocalReplica, command: KeyWrite) -> None:
-        """Refuse a grant that nobody can read, or that locks out who gives or takes it. The state
-        here is the latest. Raises `MalformedRequest`, `Forbidden`, `LockedOut`."""
+        """Refuse a grant that locks out who gives or takes it. The state here is the latest.
+        Raises `StoredValueInvalid`, `Forbidden`, `LockedOut`."""
         index = local.replica.applied_index
         keys = list(local.kv_machine.pairs(grant_keys.KEY_PREFIX, "", "", index))
-        try:
-            to, resource = grant_keys.names_of(command.key)
-            value = command.value if isinstance(command, PutKey) else None
-            grant = grant_keys.decode(command.key, value) if value is not None else None
-        except ValueError as error:
-            raise MalformedRequest(call="a grant", what=str(error)) from None
-        self._allowed.rights.check_change(caller(), grants_of(keys), to, resource, grant)
-
-    def _check_quota(self, command: KeyWrite) -> None:
-        """Refuse a quota that nobody can read, or that limits nobody. Raises `MalformedRequest`,
-        `InvalidOption`."""
-        self._allowed.rights.check_asked("quota", "limits callers")
+        to, resource = grant_keys.names_of(command.key)
+        grant = None
         if isinstance(command, PutKey):
-            try:
-                quota_keys.decode(command.key, command.value)
-            except ValueError as error:
-                raise MalformedRequest(call="a quota", what=str(error)) from None
+            grant = grant_keys.decode(command.key, command.value)
+        self._allowed.rights.check_change(caller(), grants_of(keys), to, resource, grant)
 
     async def _written(self, local: LocalReplica, command: KeyWrite) -> calls.WriteReply:
         written = accepted(KeyWritten, await self._node.propose(local, command))

@@ -24,7 +24,7 @@ from raftlog.auth.caller import Caller, Means
 from raftlog.auth.quotas import RATES, Allowance, Limit, Quota, Quotas
 from raftlog.config_auth import AuthSettings
 from raftlog.core.types import GroupId
-from raftlog.errors import QuotaExceeded, RaftlogError, WriterBytesExceeded
+from raftlog.errors import QuotaExceeded, RaftlogError, StoredValueInvalid, WriterBytesExceeded
 from raftlog.machines.kv_commands import KeyValue
 from raftlog.metrics.quota_counts import QuotaCounts
 
@@ -214,6 +214,6 @@ def quotas_of(keys: Sequence[KeyValue]) -> list[Quota]:
     for each in keys:
         try:
             found.append(quota_keys.decode(each.key, each.value))
-        except ValueError as error:
+        except StoredValueInvalid as error:
             log.warning("a quota that cannot be read limits nobody", cause=str(error))
     return found

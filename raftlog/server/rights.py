@@ -24,7 +24,14 @@ from raftlog.auth.rights import (
     writer_named,
 )
 from raftlog.config_auth import AuthSettings
-from raftlog.errors import Forbidden, InvalidOption, LockedOut, RaftlogError, RightsUnknown
+from raftlog.errors import (
+    Forbidden,
+    InvalidOption,
+    LockedOut,
+    RaftlogError,
+    RightsUnknown,
+    StoredValueInvalid,
+)
 from raftlog.machines.kv_commands import KeyValue
 
 log = structlog.get_logger(__name__)
@@ -173,7 +180,7 @@ def grants_of(keys: Sequence[KeyValue]) -> Grants:
     for each in keys:
         try:
             found.append(grant_keys.decode(each.key, each.value))
-        except ValueError as error:
+        except StoredValueInvalid as error:
             log.warning("a grant that cannot be read gives nobody anything", cause=str(error))
     return Grants(found, unreadable=len(found) < len(keys))
 

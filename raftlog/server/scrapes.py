@@ -12,7 +12,7 @@ from pathlib import Path
 
 from raftlog.certificates import ends_at
 from raftlog.core.ready import Role
-from raftlog.errors import InvalidOption
+from raftlog.errors import StoredValueInvalid
 from raftlog.machines.commands import TopicInfo
 from raftlog.metrics.state import NodeState, PeerState, PositionState
 from raftlog.server.node import Node
@@ -93,7 +93,7 @@ class Scrapes:
             reader_positions.KEY_PREFIX, "", "", local.replica.applied_index
         )
         for each in islice(found, self._node.settings.metrics.topics_max):
-            with contextlib.suppress(InvalidOption):  # of a later version, which only that can read
+            with contextlib.suppress(StoredValueInvalid):  # such as one of a later version
                 yield self._position(reader_positions.decode(each.key, each.value))
 
     def _position(self, position: ReaderPosition) -> PositionState:

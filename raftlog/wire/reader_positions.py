@@ -6,17 +6,27 @@ readers.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from raftlog.core.types import Offset
-from raftlog.errors import InvalidOption
+from raftlog.machines.topic_names import is_topic_name
+from raftlog.stored_values import Name, Number, StoredValue
 
 KEY_PREFIX = "raftlog/positions/"
 """What the keys of positions begin with: prefix, group, `/`, topic; in the group, `%` and `/` stand
 as `%25` and `%2F`."""
 
-_FORMAT_VERSION = 1
+
+class PositionValue(StoredValue):
+    """The value of a position's key."""
+
+    PREFIX = KEY_PREFIX
+    KIND = "position of a reader group"
+
+    incarnation: Name
+    offset: Number
+    published_us: Number
+    publisher: Name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +54,11 @@ def key_of(group: str, topic: str) -> str:
 
 def encode(position: ReaderPosition) -> bytes:
     """The value of the position's key."""
-    return json.dumps(
-        {
-            "v": _FORMAT_VERSION,
-            "incarnation": position.incarnation,
-            "offset": position.offset,
-            "published_us": position.published_us,
-            "publisher": position.publisher,
-        },
-        sort_keys=True,
+    return PositionValue(
+        incarnation=position.incarnation,
+        offset=position.offset,
+        published_us=position.published_us,
+        publisher=position.publisher,
     ).encode()
 
 
@@ -63,23 +69,16 @@ def names_of(key: str) -> tuple[str, str]:
 
 
 def decode(key: str, value: bytes) -> ReaderPosition:
-    """The position that a key and its value stand for. Raises `InvalidOption`."""
+    """The position that a key and its value stand for. Raises `StoredValueInvalid`."""
     group, topic = names_of(key)
-    try:
-        found = json.loads(value)
-        if found["v"] != _FORMAT_VERSION:
-            raise ValueError
-        return ReaderPosition(
-            group=group,
-            topic=topic,
-            incarnation=str(found["incarnation"]),
-            offset=Offset(int(found["offset"])),
-            published_us=int(found["published_us"]),
-            publisher=str(found["publisher"]),
-        )
-    except (ValueError, KeyError, TypeError):
-        raise InvalidOption(
-            option=f"key {key!r}",
-            problem="holds no position that this version knows",
-            advice=f"Use a newer raftlog, or remove it: raftlog kv delete '{key}'.",
-        ) from None
+    if not group or key_of(group, topic) != key or not is_topic_name(topic):
+        raise PositionValue.invalid(key, "it names no group and topic")
+    found = PositionValue.decode(key, value)
+    return ReaderPosition(
+        group=group,
+        topic=topic,
+        incarnation=found.incarnation,
+        offset=Offset(found.offset),
+        published_us=found.published_us,
+        publisher=found.publisher,
+    )

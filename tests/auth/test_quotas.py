@@ -18,6 +18,7 @@ from raftlog.auth.quotas import (
     Quotas,
     problem_of_quota,
 )
+from raftlog.errors import StoredValueInvalid
 
 ADA = Caller(identity="ada", means=Means.TOKEN, groups=frozenset({"analysts", "etl"}))
 BOB = Caller(identity="bob", means=Means.CERTIFICATE)
@@ -85,7 +86,7 @@ def test_a_quota_is_read_back_from_its_key(quota: Quota) -> None:
     ],
 )
 def test_what_is_no_quota_is_refused(key: str, value: bytes) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(StoredValueInvalid):
         quota_keys.decode(quota_keys.KEY_PREFIX + key, value)
 
 

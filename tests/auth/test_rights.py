@@ -20,6 +20,7 @@ from raftlog.auth.rights import (
     topic_named,
     writer_named,
 )
+from raftlog.errors import StoredValueInvalid
 
 ADA = Caller(identity="ada", means=Means.TOKEN, groups=frozenset({"analysts"}))
 BOB = Caller(identity="bob", means=Means.CERTIFICATE)
@@ -142,5 +143,5 @@ def test_every_grant_is_read_as_it_was_written(
     ],
 )
 def test_what_cannot_be_read_is_no_grant(key: str, value: bytes) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(StoredValueInvalid):
         grant_keys.decode(key, value)

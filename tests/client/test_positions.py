@@ -6,7 +6,7 @@ import pytest
 
 from raftlog.client.positions import GROUP_CHARACTERS_MAX
 from raftlog.core.types import Offset
-from raftlog.errors import InvalidOption
+from raftlog.errors import StoredValueInvalid
 from raftlog.machines.limits import KEY_CHARACTERS_MAX
 from raftlog.wire.reader_positions import KEY_PREFIX, ReaderPosition, decode, encode, key_of
 
@@ -40,5 +40,5 @@ def test_the_longest_names_fit_into_a_key() -> None:
 def test_a_value_that_is_no_position_is_refused_with_the_command_that_removes_it(
     value: bytes,
 ) -> None:
-    with pytest.raises(InvalidOption, match="raftlog kv delete 'raftlog/positions/g/t'"):
+    with pytest.raises(StoredValueInvalid, match="raftlog kv delete raftlog/positions/g/t"):
         decode(f"{KEY_PREFIX}g/t", value)

@@ -22,8 +22,8 @@ from raftlog.errors import (
     DeadlineExceeded,
     Forbidden,
     InvalidOption,
-    MalformedRequest,
     QuotaExceeded,
+    StoredValueInvalid,
     WriterBytesExceeded,
 )
 from raftlog.machines.commands import EpochKey
@@ -268,7 +268,7 @@ def test_only_an_admin_of_everything_sets_quotas_and_others_see_their_own(
     assert left is not None
     assert left.limits == {Limit.REQUESTS: 100_000}
     assert operator.quotas.set("other", {Limit.STREAMS: None}) is None
-    with pytest.raises(MalformedRequest):
+    with pytest.raises(StoredValueInvalid):
         operator.kv.put("raftlog/quotas/eve", b"{}")
     with pytest.raises(InvalidOption, match="streams"):
         operator.quotas.set("eve", {Limit.STREAMS: 0})

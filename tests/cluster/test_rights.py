@@ -21,14 +21,21 @@ from raftlog.errors import (
     GroupUnknown,
     InvalidOption,
     LockedOut,
-    MalformedRequest,
     NotLeader,
     RaftlogError,
+    StoredValueInvalid,
     TopicNotFound,
     WriterOfAnother,
 )
 from raftlog.machines.commands import EpochKey
-from raftlog.wire.calls import CALLS, COMMIT_EPOCH, SERVICE, CommitEpochCall, StreamedCall
+from raftlog.wire.calls import (
+    CALLS,
+    COMMIT_EPOCH,
+    SERVICE,
+    ClusterDescription,
+    CommitEpochCall,
+    StreamedCall,
+)
 from raftlog.wire.codec import encode_request
 from raftlog.wire.kv_calls import KEYS_PER_PAGE_MAX
 from tests.cli.command import run
@@ -211,8 +218,34 @@ def test_nobody_needs_a_right_until_the_first_is_granted_and_its_maker_stays_adm
     root.append("other", [{"id": 5, "text": "e"}])
     with pytest.raises(InvalidOption, match="no right 'cluster' on topic"):
         people["operator"].acl.grant("etl", [Right.CLUSTER], topic_named("other"))
-    with pytest.raises(MalformedRequest):
+    with pytest.raises(StoredValueInvalid):
         people["operator"].kv.put("raftlog/acl/etl/topic/other", b"{}")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b'{"v":1,"incarnation":"i","offset":1e999,"published_us":1,"publisher":""}', b"[" * 50_000],
+    ids=["no number", "too deep"],
+)
+def test_who_may_only_read_publishes_no_position_that_leaders_cannot_read(
+    people: People, value: bytes
+) -> None:
+    """They look at all positions before they remove old records, and when they are scraped."""
+    operator = people["operator"]
+    operator.acl.grant("only-read", [Right.READ], topic_named("other"))
+    reader = people["only-read"]
+    wait_for(lambda: not is_refused_to_publish(reader, "other"), "the right to read", PATIENCE_S)
+    with pytest.raises(StoredValueInvalid, match="raftlog/positions/g/other"):
+        reader.kv.put("raftlog/positions/g/other", value)
+    assert all(isinstance(each, ClusterDescription) for each in answers(people["root"]))
+
+
+def is_refused_to_publish(of: LogClient, topic: str) -> bool:
+    try:
+        of.positions.publish("g", topic, 1)
+    except Forbidden:
+        return True
+    return False
 
 
 def is_refused(of: LogClient, topic: str) -> bool:

@@ -110,6 +110,8 @@ def test_a_membership_is_read_as_it_was_written(membership: Membership) -> None:
         b'{"voters":[1],"outgoing":[],"learners":[1],"generation":0}',
         b'{"voters":[1],"outgoing":[],"learners":[],"generation":-1}',
         b'{"voters":[1],"outgoing":[],"learners":[],"generation":"1"}',
+        b'{"voters":[1],"outgoing":[],"learners":[],"generation":1e999}',
+        b"[" * 100_000,
     ],
 )  # fmt: skip
 def test_what_is_no_membership_is_refused_before_it_changes_anything(command: bytes) -> None:

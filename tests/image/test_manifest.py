@@ -33,6 +33,28 @@ def test_an_image_is_read_as_it_was_written() -> None:
         assert read_image(disk, FOLDER) == (image(generation), None)
 
 
+@pytest.mark.parametrize("wrong", ["1e999", "-1", "1.5", "true", "null", '"1"', "{}", "9" * 5000])
+@pytest.mark.parametrize("place", ["generation", "base", "snapshots", "history", "agreed_mark"])
+def test_a_number_that_is_none_is_damage_wherever_it_stands(place: str, wrong: str) -> None:
+    table = json.loads(encode_image(image(2)))
+    inner = table[place]
+    while isinstance(inner, list) and isinstance(inner[0], list):
+        inner = inner[0]
+    if isinstance(inner, list):
+        inner[0] = "PLACE"
+    else:
+        table[place] = "PLACE"
+    with pytest.raises(CorruptFile) as raised:
+        decode_image(json.dumps(table).replace('"PLACE"', wrong).encode(), "node 2")
+    assert len(str(raised.value)) < 1_000
+
+
+@pytest.mark.parametrize("text", [b"", b"\xff", b"[" * 100_000, b'{"base":' * 100_000])
+def test_what_is_no_manifest_at_all_is_damage(text: bytes) -> None:
+    with pytest.raises(CorruptFile, match="not the manifest of an image"):
+        decode_image(text, "node 2")
+
+
 @pytest.mark.parametrize("digest", [None, "no hex"])
 def test_a_history_file_without_its_digest_is_damage(digest: str | None) -> None:
     table = json.loads(encode_image(image(2)))

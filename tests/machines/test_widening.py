@@ -79,6 +79,20 @@ def test_a_text_that_is_no_type_is_wider_than_none(after: str) -> None:
     assert not widens(after, WIDE_POINT)
 
 
+@pytest.mark.parametrize("inner", ['{"x":1}', "1", "[]", "null"])
+def test_what_holds_no_type_is_none(inner: str) -> None:
+    """It is never looked into: an entry that has it would stop every node that applies it."""
+    for before, after in (
+        (array(POINT), array(inner)),
+        (map_to(POINT), map_to(inner)),
+        (map_to(POINT), map_to(POINT).replace('"keyType":"string"', f'"keyType":{inner}')),
+        (struct(a=POINT), struct(a=inner)),
+    ):
+        assert before != after
+        assert not widens(before, after)
+        assert not widens(after, before)
+
+
 def test_types_are_read_to_a_depth_that_is_beyond_what_clients_give() -> None:
     def deep(depth: int, kind: str) -> str:
         for _ in range(depth):
@@ -91,3 +105,12 @@ def test_types_are_read_to_a_depth_that_is_beyond_what_clients_give() -> None:
     assert not widens(deep(deepest + 1, '"byte"'), deep(deepest + 1, '"long"'))
     name = json.dumps("[{" * TYPE_DEPTH_MAX + '\\"')[1:-1]
     assert widens(struct(**{name: '"byte"'}), struct(**{name: '"long"'}))
+
+
+@pytest.mark.parametrize("unit", ['"', '"\\', '["', '{"type":', "[" * (TYPE_DEPTH_MAX + 1)])
+def test_a_text_that_is_no_type_is_read_in_one_pass(unit: str) -> None:
+    """With time that grows with the square of its length, an entry that has it would stop every
+    node that applies it."""
+    text = "[" + unit * (2 * 1024 * 1024 // len(unit))
+    assert not widens("[]", text)
+    assert not widens(text, "[]")
