@@ -73,6 +73,11 @@ def incoming(fs: MemoryFileSystem) -> tuple[Incoming, Image, list[Missing]]:
     return receiver, image, receiver.begin(image, own.names(), snapshot_bytes)
 
 
+def test_a_received_image_is_the_replicas_next_one() -> None:
+    own = read_image(behind().fs, FOLDER).image
+    assert wanted_image(SENDER.image, own).generation == own.generation + 1
+
+
 def received(fs: MemoryFileSystem) -> Image:
     """Receive everything that is missing."""
     receiver, image, missing = incoming(fs)

@@ -49,6 +49,10 @@ def test_short_pieces_of_work_are_taken_together() -> None:
     assert paced(0.5, [0.002] * 9).slept_s == pytest.approx([0.006] * 3)
 
 
+def test_work_of_exactly_the_least_time_is_paced() -> None:
+    assert paced(0.5, [0.005]).slept_s == [0.005]
+
+
 def test_what_a_rest_raises_ends_the_work() -> None:
     clock, done = Clock(), []
 
