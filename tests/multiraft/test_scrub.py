@@ -12,7 +12,7 @@ from raftlog.image.manifest import MANIFEST_COPIES
 from raftlog.image.scrub import DamagedCopy, Piece, scrub
 from tests.multiraft.compaction_scene import EVERY, Scene
 from tests.storage.disks import flipped
-from tests.storage.memory import MemoryFileSystem
+from tests.storage.memory import MemoryFile, MemoryFileSystem
 
 GROUP = GroupId(1)
 SAMPLES = 25
@@ -167,10 +167,22 @@ def test_a_large_body_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("raftlog.image.scrub.CHECK_BYTES", 0)
     scene = Scene()
     scene.write(3)
+    read: list[int] = []
+    usual = MemoryFile.read_at
+
+    def noted(file: MemoryFile, position: int, length: int) -> bytes:
+        if file._path.endswith(".log"):
+            read.append(length)
+        return usual(file, position, length)
+
+    monkeypatch.setattr(MemoryFile, "read_at", noted)
     sizes = [piece.byte_count for piece in pieces(scene)]
     entries = scene.topics[1].replica.log.sizes()
+    monkeypatch.setattr(MemoryFile, "read_at", usual)
     assert max(entries) > 100
     assert max(sizes) < 100
+    held = sum(len(content(scene, name)) for name in names(scene) if name.endswith(".log"))
+    assert sum(read) < 1.2 * held, "only an entry that is damaged is read twice"
     assert sum(sizes) >= sum(entries)
     for name in names(scene):
         if name.endswith(".log"):
