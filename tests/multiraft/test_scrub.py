@@ -189,6 +189,22 @@ def test_a_large_body_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None
             check(scene, name, len(content(scene, name)) - 1)
 
 
+def test_every_file_is_closed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = compacted()
+    opened: list[MemoryFile] = []
+    usual = MemoryFileSystem.open
+
+    def noted(fs: MemoryFileSystem, path: str, **how: bool) -> MemoryFile:
+        opened.append(usual(fs, path, **how))
+        return opened[-1]
+
+    monkeypatch.setattr(MemoryFileSystem, "open", noted)
+    assert found(scene) == []
+    kinds = {file._path.rpartition("/")[2].partition("-")[0] for file in opened}
+    assert {"snapshot", "stages", "history"} <= kinds
+    assert [file._path for file in opened if not file._closed] == []
+
+
 def test_files_are_read_as_the_node_knows_them_where_no_copy_of_the_manifest_can_be() -> None:
     scene = compacted()
     history = scene.topics[1].image.manifest.history[0].name
