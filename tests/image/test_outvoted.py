@@ -10,7 +10,7 @@ import pytest
 from raftlog.core.types import LogIndex
 from raftlog.errors import CorruptFile, DiskFull
 from raftlog.image.incoming import INCOMING_PREFIX, Incoming, publish, wanted_image
-from raftlog.image.manifest import Image, leftovers, read_image, write_image
+from raftlog.image.manifest import MANIFEST_COPIES, Image, leftovers, read_image, write_image
 from raftlog.image.outvoted import (
     NEVER_OUTVOTED,
     OUTVOTED_NAME,
@@ -127,6 +127,18 @@ def test_a_rebuild_replaces_every_file_that_differs_keeps_the_log_and_what_it_re
     kept = KEPT_PREFIX + former.history[0].name
     assert kept in scene.fs.list(FOLDER)
     assert not [name for name in scene.fs.list(FOLDER) if name.startswith(INCOMING_PREFIX)]
+
+
+def test_a_rebuild_that_is_done_again_completes_both_copies_of_the_manifest() -> None:
+    """A full disk may have come between the two."""
+    scene, image = outvoted_replica()
+    rebuild(scene.fs, FOLDER, image, scene.image.base)
+    whole = files_of(scene.fs, FOLDER)
+    second = scene.fs.open(f"{FOLDER}/{MANIFEST_COPIES[1]}", create=False)
+    second.truncate(0)
+    second.sync()
+    rebuild(scene.fs, FOLDER, image, scene.image.base)
+    assert files_of(scene.fs, FOLDER) == whole
 
 
 @pytest.mark.slow
