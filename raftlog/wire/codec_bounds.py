@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from raftlog.machines.limits import TEXT_CHARACTERS_MAX
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.framing import Unreadable
 
@@ -26,9 +27,11 @@ def put_bound(message: pb.Bound, bound: bool | int | float | str | bytes) -> Non
 
 
 def get_bound(message: pb.Bound) -> bool | int | float | str | bytes:
-    """The bound; raises `Unreadable` for one of an unknown kind."""
+    """The bound; raises `Unreadable` for one of an unknown kind, or longer than any name."""
     kind = message.WhichOneof("value")
     if kind is None:
         raise Unreadable("a bound is of an unknown kind")
     bound: bool | int | float | str | bytes = getattr(message, kind)
+    if isinstance(bound, str | bytes) and len(bound) > TEXT_CHARACTERS_MAX:
+        raise Unreadable(f"a bound of {len(bound)} characters; {TEXT_CHARACTERS_MAX} are allowed")
     return bound

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from google.protobuf.message import Message
+
 from raftlog.core.types import Offset
 from raftlog.errors import MalformedRequest, RaftlogError, from_wire
-from raftlog.machines.limits import INTEGER_MAX
+from raftlog.machines.limits import INTEGER_MAX, TEXT_CHARACTERS_MAX
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.calls import CALLS, BatchReply, BodyCall, Call, Reply, Request, StreamedCall
 from raftlog.wire.codec_runs import decode_runs, encode_runs
@@ -22,6 +24,13 @@ from raftlog.wire.mapping import Conversion
 from raftlog.wire.runs import Runs
 
 V = TypeVar("V")
+
+TYPE_CHARACTERS_MAX = 256 * 1024
+"""The most characters of a type's text: that of a struct of a thousand fields is a third of it."""
+_LONGER_TEXTS = {"type": TYPE_CHARACTERS_MAX}
+"""By the field's name; any other text has at most `TEXT_CHARACTERS_MAX` characters."""
+_BY_HAND = pb.BatchHeader.DESCRIPTOR
+"""Its only texts are bounds, of which some come for each column: `get_bound` looks at them."""
 
 ERROR_METADATA_KEY = "raftlog-error-bin"
 """The key of an encoded error in grpc's trailing metadata; `-bin` keeps its bytes as they are."""
@@ -72,9 +81,28 @@ def _decode(
         if body and not may_have_body:
             raise Unreadable(f"{kind.__name__} comes with a body of {len(body)} bytes")
         message = getattr(pb, kind.__name__).FromString(header)
+        if header_bytes_max is not None:
+            _check_texts(message)
         return _CONVERSIONS[kind].decode(message), body
     except UNREADABLE as error:
         raise malformed(name, error) from error
+
+
+def _check_texts(message: Message) -> None:
+    """Raise `Unreadable` for a text that is longer than any that a node takes, before anything is
+    done with it: searched, compared, logged, or repeated in an error."""
+    waiting = [message]
+    while waiting:
+        each = waiting.pop()
+        for field, value in each.ListFields():
+            if field.type == field.TYPE_STRING:
+                most = _LONGER_TEXTS.get(field.name, TEXT_CHARACTERS_MAX)
+                longest = max(map(len, value)) if field.is_repeated else len(value)
+                if longest > most:
+                    where = f"{each.DESCRIPTOR.name}.{field.name}"
+                    raise Unreadable(f"{where} has {longest} characters; {most} are allowed")
+            elif field.type == field.TYPE_MESSAGE and field.message_type is not _BY_HAND:
+                waiting.extend(value if field.is_repeated else [value])
 
 
 def encode_error(error: RaftlogError) -> bytes:
