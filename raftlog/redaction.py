@@ -50,10 +50,8 @@ def without_keys(text: str) -> str:
 def _without_jwt(run: re.Match[str]) -> str:
     """The run without the first three parts between dots that may be a JWT, and what follows."""
     parts = run[0].split(".")
-    for number, (head, claims, signature) in enumerate(
-        zip(parts, parts[1:], parts[2:], strict=False)
-    ):
-        if claims and signature and (found := _JWT_HEAD.search(head)):
+    for number, head in enumerate(parts[:-2]):
+        if all(parts[number + 1 : number + 3]) and (found := _JWT_HEAD.search(head)):
             return ".".join([*parts[:number], head[: found.start()] + _HIDDEN])
     return run[0]
 
