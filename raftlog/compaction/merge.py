@@ -110,6 +110,8 @@ def _decode(batch: Batch, schema: Schema) -> _Decoded | None:
     try:
         decoded = decode_batch(batch.header, batch.body, schema, names)
         columns = [to_physical(column) for column in decoded.columns]
+    except pa.ArrowMemoryError:
+        raise  # another replica may have the memory, and would come to another digest
     except (DataLoss, pa.ArrowException):
         return None
     return _Decoded(batch, columns, decoded.nbytes)

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 from raftlog.compaction.compact import compact
-from raftlog.errors import RaftlogError
+from raftlog.errors import CompactorOutOfMemory, RaftlogError
 from raftlog.image.job import IDLE_EXIT, Reply, decode_job, encode_reply
 from raftlog.image.pace import Pace
 from raftlog.storage.contract import FileSystem
@@ -51,7 +51,7 @@ def work(data: Path, fs: FileSystem, share: float, idle_max_s: float = _IDLE_MAX
             if not line:
                 return
             try:
-                sys.stdout.buffer.write(encode_reply(_reply(fs, line, share)))
+                sys.stdout.buffer.write(encode_reply(reply_to(fs, line, share)))
                 sys.stdout.buffer.flush()
             except BrokenPipeError:
                 # The node was killed. What is in the buffer would fail once more at the exit.
@@ -60,12 +60,15 @@ def work(data: Path, fs: FileSystem, share: float, idle_max_s: float = _IDLE_MAX
     sys.exit(IDLE_EXIT)
 
 
-def _reply(fs: FileSystem, line: bytes, share: float) -> Reply:
+def reply_to(fs: FileSystem, line: bytes, share: float) -> Reply:
+    """Do the job that the line describes: its image, or why there is none."""
     job = decode_job(line)
     try:
         return compact(fs, job, pace=Pace(1 if job.urgent else share, rest=_rest))
     except RaftlogError as error:
         return error
+    except MemoryError as error:
+        return CompactorOutOfMemory(problem=str(error))
 
 
 def _rest(seconds: float) -> None:

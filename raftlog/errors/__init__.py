@@ -82,6 +82,7 @@
     |-- MembersRefused              of nodes and placements: `raftlog.errors.members`
     |-- NodeRefused                 this process must not serve: `raftlog.errors.node`
     |-- CompactorKilled             a signal ended the compaction process: it is tried again
+    |-- CompactorOutOfMemory        it has too little memory: it is tried again
     `-- Internal                    a defect of ours
 
 An error is made only from keyword values, so the other side of the wire can build the same error:
@@ -139,6 +140,7 @@ from raftlog.errors.node import (
 )
 from raftlog.errors.raftlog_error import (
     CompactorKilled,
+    CompactorOutOfMemory,
     Internal,
     RaftlogError,
     from_wire,
@@ -228,6 +230,7 @@ __all__ = [
     "CheckpointRewound",
     "ClusterMismatch",
     "CompactorKilled",
+    "CompactorOutOfMemory",
     "CorruptFile",
     "DataFolderForeign",
     "DataFolderLocked",

@@ -86,6 +86,18 @@ class CompactorKilled(RaftlogError):
     )
 
 
+@dataclass(kw_only=True, eq=False)
+class CompactorOutOfMemory(RaftlogError):
+    """A job of the node's compaction process needs more memory than it gets. Nothing changed."""
+
+    problem: str
+
+    cause_text = "The compaction process has too little memory: {problem}."
+    remedy_text = (
+        "The node tries again later. Give the machine more memory, or run less beside the node."
+    )
+
+
 def from_wire(code: str, values: Mapping[str, str]) -> RaftlogError:
     """The typed error that `to_wire` described. An unknown code becomes `Internal`.
 

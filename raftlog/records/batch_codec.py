@@ -19,7 +19,9 @@ from raftlog.errors import DataLoss, InvalidOption
 from raftlog.machines.schema import RESERVED_NAMES, Field, Schema
 from raftlog.records import byte_planes
 from raftlog.records.arrow_types import arrow_schema, arrow_type, nulls
+from raftlog.wire.arrow_message import BATCH_DECODED_BYTES_MAX, claims_of
 from raftlog.wire.batch import BatchHeader, Bound, ColumnChunk, EncodedBatch
+from raftlog.wire.framing import Unreadable
 
 COMPRESSIONS = ("lz4", "zstd", "none")
 """How a client may compress column chunks. Each chunk says how it was compressed."""
@@ -214,9 +216,10 @@ def decode_batch(
     cast. Every chunk's CRC is verified. Without names the batch has no columns, but still its
     `num_rows`.
 
-    Raises `DataLoss` with the column's name if the bytes are not those that the writer sent,
-    `InvalidOption` for a name that is no column, and `NotInSchema` for records that `schema` has no
-    place for, which can only be of a later version.
+    Raises `DataLoss` with the column's name if the bytes are not those that the writer sent or
+    claim too much, `MemoryError` where there is too little memory, `InvalidOption` for a name that
+    is no column, and `NotInSchema` for records that `schema` has no place for, which can only be of
+    a later version.
     """
     buffer = body if isinstance(body, pa.Buffer) else pa.py_buffer(body)
     chunks = {chunk.field_id: chunk for chunk in header.columns}
@@ -300,9 +303,17 @@ def _read_column(
             what=f"Column {field.name!r} has CRC {found:08x} and was written with {chunk.crc:08x}."
         )
     try:
+        claimed = claims_of(memoryview(data)).decoded_bytes
+        if claimed > BATCH_DECODED_BYTES_MAX:
+            raise DataLoss(
+                what=f"Column {field.name!r} claims {claimed} bytes without compression; "
+                f"{BATCH_DECODED_BYTES_MAX} are allowed."
+            )
         column = _planes_of(data, kind) if chunk.in_planes else _column_of(data, kind)
         column.validate()
-    except (pa.ArrowException, OSError) as error:
+    except pa.ArrowMemoryError:
+        raise  # the bytes may be right
+    except (Unreadable, pa.ArrowException, OSError) as error:
         raise DataLoss(what=f"Column {field.name!r} is not an Arrow message: {error}.") from error
     if len(column) != header.record_count:
         raise DataLoss(

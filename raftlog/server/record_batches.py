@@ -7,7 +7,9 @@ from raftlog.errors import MalformedRequest, SchemaMismatch, UnknownSchemaVersio
 from raftlog.machines.commands import BatchSummary, TopicInfo
 from raftlog.machines.schema import Field, Schema
 from raftlog.machines.widening import widens_floats
-from raftlog.wire.batch import BatchHeader
+from raftlog.wire.arrow_message import BATCH_DECODED_BYTES_MAX, claims_of
+from raftlog.wire.batch import BatchHeader, ColumnChunk
+from raftlog.wire.framing import Unreadable
 
 
 def checked_summary(
@@ -22,7 +24,7 @@ def checked_summary(
     if batch.record_count < 1:
         raise _invalid_batch(f"{batch.record_count} records")
     _check_columns(topic, batch, latest)
-    position, chained = 0, 0
+    position = chained = decoded_bytes = 0
     view = memoryview(body)
     for column in batch.columns:
         if column.position != position or column.length < 0:
@@ -31,6 +33,11 @@ def checked_summary(
         if crc32c(bytes(view[column.position : position])) != column.crc:
             raise _invalid_batch(f"column {column.field_id} whose CRC-32C does not fit")
         chained = chain(chained, column.crc)
+        decoded_bytes += _decoded_bytes(batch, column, view[column.position : position])
+    if decoded_bytes > BATCH_DECODED_BYTES_MAX:
+        raise _invalid_batch(
+            f"{decoded_bytes} bytes without compression; {BATCH_DECODED_BYTES_MAX} are allowed"
+        )
     if position != len(body):
         raise _invalid_batch(f"{len(body)} body bytes where the columns have {position}")
     if chained != crc:
@@ -41,6 +48,17 @@ def checked_summary(
         body_bytes=len(body),
         crc=crc,
     )
+
+
+def _decoded_bytes(batch: BatchHeader, column: ColumnChunk, chunk: memoryview) -> int:
+    """What the column takes without compression, which is checked before anybody decodes it."""
+    try:
+        claims = claims_of(chunk)
+    except Unreadable as error:
+        raise _invalid_batch(f"column {column.field_id} as {error}") from None
+    if claims.record_count != batch.record_count:
+        raise _invalid_batch(f"column {column.field_id} of {claims.record_count} values")
+    return claims.decoded_bytes
 
 
 def _check_columns(topic: TopicInfo, batch: BatchHeader, latest: Schema) -> None:

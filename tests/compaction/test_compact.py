@@ -5,17 +5,21 @@ from __future__ import annotations
 import itertools
 from random import Random
 
+import pyarrow as pa
 import pytest
 
 from raftlog.compaction import merge as merging
 from raftlog.compaction.compact import compact
 from raftlog.compaction.cuts import LARGE_RECORDS_MIN
+from raftlog.compaction.worker import reply_to
 from raftlog.core.types import LogIndex
-from raftlog.errors import CorruptFile, DiskFull, Internal
+from raftlog.errors import CompactorOutOfMemory, CorruptFile, DiskFull, Internal
+from raftlog.image.job import encode_job
 from raftlog.image.machine import restored
 from raftlog.image.manifest import Image
 from raftlog.image.pace import Pace
 from raftlog.image.snapshot_file import read_snapshot
+from raftlog.records import batch_codec
 from raftlog.storage.frames import SEGMENT_HEADER_BYTES
 from tests.compaction.topic_scene import FOLDER, TopicScene
 from tests.machines.scenes import TOPIC
@@ -337,3 +341,22 @@ def _more(scene: TopicScene) -> Image:
     for _ in range(5):
         scene.append(count=200)
     return scene.compact(scene.point())
+
+
+def test_too_little_memory_fails_the_job_which_can_be_done_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = TopicScene(MemoryFileSystem(Random(1)))
+    for _ in range(12):
+        scene.append()
+    job = scene.point()
+
+    def full(*_: object, **__: object) -> None:
+        raise pa.ArrowMemoryError("malloc of size 8000 failed")
+
+    monkeypatch.setattr(batch_codec.pa.ipc, "open_stream", full)
+    answer = reply_to(scene.fs, encode_job(job), 1.0)
+    assert isinstance(answer, CompactorOutOfMemory)
+    assert "malloc of size 8000 failed" in answer.cause
+    monkeypatch.undo()
+    assert scene.compact(job).index == job.index
