@@ -25,9 +25,14 @@ from raftlog.wire.runs import Runs
 
 V = TypeVar("V")
 
-TYPE_CHARACTERS_MAX = 256 * 1024
+_TYPE_CHARACTERS_MAX = 256 * 1024
 """The most characters of a type's text: that of a struct of a thousand fields is a third of it."""
-_LONGER_TEXTS = {"type": TYPE_CHARACTERS_MAX}
+TEXTS_MAX = {
+    "type": _TYPE_CHARACTERS_MAX,
+    # The next text behind a key is one character longer.
+    "start": TEXT_CHARACTERS_MAX + 1,
+    "end": TEXT_CHARACTERS_MAX + 1,
+}
 """By the field's name; any other text has at most `TEXT_CHARACTERS_MAX` characters."""
 _BY_HAND = pb.BatchHeader.DESCRIPTOR
 """Its only texts are bounds, of which some come for each column: `get_bound` looks at them."""
@@ -96,7 +101,7 @@ def _check_texts(message: Message) -> None:
         each = waiting.pop()
         for field, value in each.ListFields():
             if field.type == field.TYPE_STRING:
-                most = _LONGER_TEXTS.get(field.name, TEXT_CHARACTERS_MAX)
+                most = TEXTS_MAX.get(field.name, TEXT_CHARACTERS_MAX)
                 longest = max(map(len, value)) if field.is_repeated else len(value)
                 if longest > most:
                     where = f"{each.DESCRIPTOR.name}.{field.name}"

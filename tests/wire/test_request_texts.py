@@ -16,7 +16,7 @@ from raftlog.machines.limits import TEXT_CHARACTERS_MAX
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.calls import CALLS, BodyCall
 from raftlog.wire.codec import decode_request
-from raftlog.wire.codec_calls import TYPE_CHARACTERS_MAX
+from raftlog.wire.codec_calls import TEXTS_MAX
 from raftlog.wire.framing import join
 
 Path = tuple[FieldDescriptor, ...]
@@ -59,7 +59,7 @@ WAYS = [
 )
 def test_a_text_that_is_too_long_is_refused_when_it_is_decoded(name: str, path: Path) -> None:
     call = CALLS[name]
-    most = TYPE_CHARACTERS_MAX if path[-1].name == "type" else TEXT_CHARACTERS_MAX
+    most = TEXTS_MAX.get(path[-1].name, TEXT_CHARACTERS_MAX)
     message = getattr(pb, call.request.__name__)()
     with_text(message, path, "x" * (most + 1))
     body = b"body" if isinstance(call, BodyCall) else b""
