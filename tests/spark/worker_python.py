@@ -19,12 +19,11 @@ PRELOADED = (
     "raftlog.client.log_client",
     "raftlog.spark.datasource",
     "raftlog.spark.reader",
-    "raftlog.spark.stream_reader",
     "raftlog.spark.writer",
     "pyspark.sql.worker.plan_data_source_read",
     "pyspark.worker_util",
 )
-"""What workers import before they do anything."""
+"""What workers import before they do anything, of what every Spark has."""
 
 
 if __name__ == "__main__":
