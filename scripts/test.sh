@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Lint, the fast tests, real nodes and real Spark; three files of tests at a time on two cores, because
+# Lint, the fast tests, real nodes and real Spark; four files of tests at a time on two cores, because
 # tests of real processes also wait. Flags go to pytest. The long versions are in soak.sh.
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 need_venv
@@ -11,7 +11,7 @@ need_class_archive &
 scripts/lint.sh
 wait $!
 status=0
-$VENV/bin/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder tests "$@" || status=$?
+$VENV/bin/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder tests "$@" || status=$?
 for leftover in spark-warehouse metastore_db derby.log artifacts; do
     if [ -e "$leftover" ]; then
         say "error: the tests left $leftover in the checkout"

@@ -1,14 +1,14 @@
 """What all tests share: no settings from outside, and property tests that do not depend on speed.
 
 Tests in tests/cluster and tests/spark carry their folder's marker. Without xdist they run last;
-with it, the longest files start first, and the pure tests fill the gaps.
+with it, the longest files start first, and the pure tests fill the gaps (`running_order`).
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -17,7 +17,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from tests import fork_server
 from tests.cluster.kept import Kept
-from tests.costs import Costs, file_cost_s
+from tests.costs import UNLISTED_S, Costs, file_cost_s
 
 SLOW_FOLDERS = ("cluster", "spark")
 
@@ -100,9 +100,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if folder in SLOW_FOLDERS:
             item.add_marker(getattr(pytest.mark, folder))
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: (-file_cost_s(item.path), item.path))
+        places = running_order({item.path for item in items})
+        items.sort(key=lambda item: places[item.path])
     else:
         items.sort(key=lambda item: ("", *SLOW_FOLDERS).index(_folder(item)))
+
+
+def running_order(files: Collection[Path]) -> dict[Path, float]:
+    """The place of each file: the longest first, then those of real processes, which mostly wait,
+    evenly among the others, which only compute."""
+    by_cost = sorted(files, key=lambda file: (-file_cost_s(file), file))
+    longest = [file for file in by_cost if file_cost_s(file) > UNLISTED_S]
+    places = {file: float(number - len(longest)) for number, file in enumerate(longest)}
+    waiting = [file for file in by_cost if file_cost_s(file) == UNLISTED_S]
+    computing = [file for file in by_cost if file_cost_s(file) < UNLISTED_S]
+    for kind in (waiting, computing):
+        places |= {file: (number + 0.5) / len(kind) for number, file in enumerate(kind)}
+    return places
 
 
 class ByFile(LoadFileScheduling):  # type: ignore[misc]
