@@ -1,8 +1,8 @@
-"""What raftlog itself keeps in the key-value store: each kind of key, and its values' one decoder.
+"""The values of raftlog's own keys in the key-value store, with one bounded decoder for each kind.
 
-Whoever may write such a key can send any bytes. Leaders refuse what is not a value of the key's
-kind. What is stored all the same, because a later version or an earlier leader took it, is an error
-of who reads it, and of nothing else.
+A client with the right to write such a key can send any bytes. Leaders reject bytes that are not a
+value of the key's kind. A value that is stored anyway, by an earlier leader or a later version,
+fails only the call that reads it.
 """
 
 from __future__ import annotations
@@ -55,5 +55,5 @@ class StoredValue(BaseModel):
 
     @classmethod
     def invalid(cls, key: str, problem: str) -> StoredValueInvalid:
-        """The error of a key of this kind whose name or value is none."""
+        """The error for a key of this kind with an invalid name or value."""
         return StoredValueInvalid(kind=cls.KIND, key=key, problem=problem[:_PROBLEM_SHOWN_MAX])

@@ -45,6 +45,7 @@ PRELOADED = (
     "raftlog.chaos.faulty_node",
 )
 FORKED = ("raftlog", "tests.chaos", "tests.cluster", "pyspark.")
+"""What the modules of such programs begin with."""
 NEVER_FORKED = (
     "raftlog.compaction.worker",
     "tests.chaos.noted_compaction",

@@ -31,14 +31,14 @@ class GrantValue(StoredValue):
 
 
 def names_of(key: str) -> tuple[str, Resource]:
-    """To whom a key's grant is, and on what. Raises `StoredValueInvalid`."""
+    """The grantee and the resource in a key. Raises `StoredValueInvalid`."""
     try:
         to, kind, name = map(unquote, key.removeprefix(KEY_PREFIX).split("/"))
         resource = Resource(Kind(kind), name)
     except ValueError:
         resource = None
     if resource is None or key_of(to, resource) != key:
-        raise GrantValue.invalid(key, "it names nobody and nothing")
+        raise GrantValue.invalid(key, "the key names no grantee and resource")
     return to, resource
 
 

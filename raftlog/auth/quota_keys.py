@@ -27,10 +27,10 @@ class QuotaValue(StoredValue):
 
 
 def name_of(key: str) -> str:
-    """For whom a key's quota is. Raises `StoredValueInvalid`."""
+    """The identity or group in a key. Raises `StoredValueInvalid`."""
     to = unquote(key.removeprefix(KEY_PREFIX))
     if key_of(to) != key:
-        raise QuotaValue.invalid(key, "it names nobody")
+        raise QuotaValue.invalid(key, "the key names no identity or group")
     return to
 
 

@@ -271,7 +271,7 @@ class ProcessCluster:
     ) -> Watermark:
         """Wait until every replica answers and lags by no more entries. Returns the watermark then.
 
-        Every node is asked as `wait_for` looks: seldom, where that disturbs what is measured.
+        `every_s` is that of `wait_for`. A longer one disturbs a measurement less.
         Under load some entries are always in flight, so a lag of 0 may never be seen. Raises
         `DeadlineExceeded`.
         """
@@ -332,8 +332,8 @@ def wait_for(
     *,
     every_s: float | None = None,
 ) -> None:
-    """Look until the condition holds: each `every_s` seconds, or without it often at first and
-    less often later. Raises `DeadlineExceeded`, which names `what`."""
+    """Poll until the condition holds: every `every_s` seconds, or by default in pauses that grow
+    from 0.02 to 0.2 s. Raises `DeadlineExceeded`, which names `what`."""
     begun_s = time.monotonic()
     while not condition():
         waited_s = time.monotonic() - begun_s

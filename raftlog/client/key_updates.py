@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
 
 from raftlog.client.key_values import KeyValueStore
 from raftlog.errors import VersionConflict
-
-T = TypeVar("T")
 
 _TRIES = 20
 """So often somebody else may change the same key in between. No setting: people do it."""

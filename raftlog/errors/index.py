@@ -34,8 +34,8 @@ class VersionConflict(WriteRefused):
 
 @dataclass(kw_only=True, eq=False)
 class StoredValueInvalid(InvalidRequest):
-    """A key of raftlog's own that does not name what its kind names, or whose value is not of its
-    kind. A write of it was refused; one that was stored earlier is as it was."""
+    """One of raftlog's own keys has an invalid name or value. A write of it was rejected. A stored
+    value was not changed."""
 
     kind: str
     key: str

@@ -306,7 +306,7 @@ def _read_column(
         claimed = claims_of(memoryview(data)).decoded_bytes
         if claimed > BATCH_DECODED_BYTES_MAX:
             raise DataLoss(
-                what=f"Column {field.name!r} claims {claimed} bytes without compression; "
+                what=f"Column {field.name!r} claims {claimed} bytes decompressed; "
                 f"{BATCH_DECODED_BYTES_MAX} are allowed."
             )
         column = _planes_of(data, kind) if chunk.in_planes else _column_of(data, kind)

@@ -36,7 +36,7 @@ def checked_summary(
         decoded_bytes += _decoded_bytes(batch, column, view[column.position : position])
     if decoded_bytes > BATCH_DECODED_BYTES_MAX:
         raise _invalid_batch(
-            f"{decoded_bytes} bytes without compression; {BATCH_DECODED_BYTES_MAX} are allowed"
+            f"{decoded_bytes} bytes decompressed; {BATCH_DECODED_BYTES_MAX} are allowed"
         )
     if position != len(body):
         raise _invalid_batch(f"{len(body)} body bytes where the columns have {position}")
@@ -51,7 +51,7 @@ def checked_summary(
 
 
 def _decoded_bytes(batch: BatchHeader, column: ColumnChunk, chunk: memoryview) -> int:
-    """What the column takes without compression, which is checked before anybody decodes it."""
+    """The column's decompressed size in bytes, as its message claims it."""
     try:
         claims = claims_of(chunk)
     except Unreadable as error:

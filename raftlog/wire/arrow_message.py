@@ -19,8 +19,8 @@ from typing import NamedTuple
 from raftlog.wire.framing import Unreadable
 
 BATCH_DECODED_BYTES_MAX = 256 * 1024 * 1024
-"""The most bytes of a batch's columns without compression. No setting: each replica's compaction
-must come to the same."""
+"""The most bytes that a batch may take decompressed: leaders sum its columns, readers and
+compactions check each one. It is no setting, because the compactions of all replicas must agree."""
 
 _CONTINUATION = 0xFFFF_FFFF
 _PREFIX = struct.Struct("<II")
@@ -41,7 +41,7 @@ class Claims(NamedTuple):
 
     record_count: int
     decoded_bytes: int
-    """Bytes of its buffers without compression."""
+    """Decompressed bytes of its buffers."""
 
 
 def claims_of(message: memoryview) -> Claims:

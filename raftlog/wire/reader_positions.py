@@ -72,7 +72,7 @@ def decode(key: str, value: bytes) -> ReaderPosition:
     """The position that a key and its value stand for. Raises `StoredValueInvalid`."""
     group, topic = names_of(key)
     if not group or key_of(group, topic) != key or not is_topic_name(topic):
-        raise PositionValue.invalid(key, "it names no group and topic")
+        raise PositionValue.invalid(key, "the key names no group and topic")
     found = PositionValue.decode(key, value)
     return ReaderPosition(
         group=group,

@@ -1,4 +1,4 @@
-"""Whoever may write raftlog's own keys can send any bytes: none ends or blocks who reads them."""
+"""Values of raftlog's own keys can be any bytes: they end or block no reader."""
 
 from __future__ import annotations
 
@@ -99,10 +99,10 @@ def stored(prefix: str) -> list[KeyValue]:
     return [KeyValue(KEYS[prefix], LogIndex(1), value) for value in hostile(kind)]
 
 
-def test_what_cannot_be_read_grants_nothing_and_limits_nobody() -> None:
+def test_what_cannot_be_read_grants_nothing_and_sets_no_quota() -> None:
     assert not list(quotas_of(stored("raftlog/quotas/")))
-    nobody = Caller(identity="eve", means=Means.TOKEN)
-    assert not grants_of(stored("raftlog/acl/")).allow(nobody, Right.READ, topic_named("t"))
+    eve = Caller(identity="eve", means=Means.TOKEN)
+    assert not grants_of(stored("raftlog/acl/")).allow(eve, Right.READ, topic_named("t"))
 
 
 def test_what_cannot_be_read_keeps_what_retention_keeps_of_unread_records() -> None:
