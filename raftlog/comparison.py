@@ -132,12 +132,16 @@ class Comparison:
 
     # ------------------------------------------------------------ as a leader
 
+    @property
+    def is_undecided(self) -> bool:
+        """Has it got beyond the latest point at which a majority agrees?"""
+        return next(reversed(self._points), NO_INDEX) > self.agreed_index
+
     def ask(self) -> Question:
         """What this leader asks and tells in its next heartbeat."""
-        latest = next(reversed(self._points), NO_INDEX)
         is_open = self._question > self.agreed_index
-        if latest > self.agreed_index and (not is_open or self._question_is_old()):
-            self._question = latest
+        if self.is_undecided and (not is_open or self._question_is_old()):
+            self._question = latest = next(reversed(self._points))
             self._answers = {self._node: self._points[latest].digest}
             is_open = True
         return Question(

@@ -151,6 +151,13 @@ class RaftTiming:
         )
         assert self.lease_us == 0 or self.check_quorum, "a lease rests on check-quorum"
 
+    @property
+    def node_heartbeat_ticks(self) -> int:
+        """Ticks between two heartbeats of a node for all its groups. A peer counts as silent after
+        an election timeout, so five in that time leave room for late ones. An idle node does little
+        else, so they come no more often than a group's own either."""
+        return max(self.heartbeat_ticks, self.election_ticks_min // 5)
+
 
 _LATE_TICKS = 2
 """So many ticks too soon may a timeout be over, where the ticks before it came late."""

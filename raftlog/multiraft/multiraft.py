@@ -8,8 +8,7 @@ over all groups, so that ticks and messages come between two turns however much 
 after a restart a thousand groups replay their logs at once, and must answer heartbeats meanwhile.
 What is left goes on in the next turn, in its order; the controller's group goes first.
 
-Which replicas there are is decided in `raftlog.multiraft.replicas`, which of them are ticked in
-`raftlog.multiraft.awake`.
+`raftlog.multiraft.replicas` decides which replicas there are; `awake`, which of them are ticked.
 
 An exception out of any method here is a defect, or a disk that failed: a replica may be half done,
 so the host loop ends the process and never calls again; after `LogFromNewerVersion` or
@@ -479,10 +478,12 @@ class MultiRaft:
 
     def _files_changed(self, local: LocalReplica) -> None:
         """A repair ended, so the log may be written again; or a compaction, which has more to
-        compare with the other replicas."""
+        compare with the other replicas, also in a topic that is not written any more."""
         self._files_released(local)
         if local.group in self.replicas:
             self.mark_dirty(local.group)
+            if local.raft.role is Role.LEADER and local.replica.histories.is_undecided:
+                self._awake.wake(local)
 
     def _met(self, local: LocalReplica, damage: CorruptFile) -> None:
         """A file of the replica, whose group may be gone, cannot be read."""
@@ -526,7 +527,7 @@ class MultiRaft:
         self._observing.pulls.tick()
         if self._journal.tick():
             self._schedule_turn()
-        if disk_changed or self._ticks % self._timing.heartbeat_ticks == 0:
+        if disk_changed or self._ticks % self._timing.node_heartbeat_ticks == 0:
             self._send([self._heartbeat(peer) for peer in self.replicas.heartbeat_peers])
         self._duties.tick(self._ticks)
 
@@ -541,9 +542,8 @@ class MultiRaft:
 
     def now_us(self, local: LocalReplica) -> int:
         """The time that the leader of a group writes into its entries: what a majority of the
-        voters' clocks confirm. While they confirm none it is the earliest that is known here: this
-        node's own where programs tell none.
-        """
+        voters' clocks confirm, else the earliest that is known here: this node's own where programs
+        tell none."""
         confirmed_us = self._clocks.confirmed_us(local.raft.membership)
         return self._clocks.earliest_us() if confirmed_us is None else confirmed_us
 

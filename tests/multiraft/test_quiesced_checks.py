@@ -14,7 +14,7 @@ from raftlog.core.messages import Heartbeat, NodeHeartbeat, PeerMessage, VoteReq
 from raftlog.core.types import CONTROLLER_GROUP, NodeId
 from raftlog.errors import CorruptFile
 from raftlog.image.damage import DamagedLog
-from tests.multiraft.leading import ONE, THREE, TWO, LeadingNode, heartbeat
+from tests.multiraft.leading import ONE, THREE, TIMING, TWO, LeadingNode, heartbeat
 from tests.multiraft.resting import RESTING
 from tests.multiraft.test_refused_messages import started
 from tests.storage.memory import MemoryFileSystem
@@ -101,6 +101,14 @@ def test_a_replica_that_is_gone_before_its_check_is_not_checked() -> None:
         node.driver.run()
     assert node.local(1) is not local
     assert node.local(1).raft.recovering
+
+
+def test_a_resting_node_tells_each_peer_five_times_in_an_election_timeout_that_it_lives() -> None:
+    follower = Follower()
+    follower.driver.sent.clear()
+    follower.pass_ticks(2 * TIMING.election_ticks_min)
+    told = [each.to for each in follower.driver.sent if isinstance(each, NodeHeartbeat)]
+    assert sorted(told) == 10 * [TWO] + 10 * [THREE]
 
 
 @pytest.mark.parametrize(

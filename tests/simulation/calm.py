@@ -90,8 +90,13 @@ class CalmCluster:
 
     def wait(self, done: Callable[[], bool], *, timeouts: int = ELECTION_TIMEOUTS_MAX) -> None:
         """Let time pass until it holds; fails after so many of the longest election timeouts."""
+        assert self.comes(done, timeouts=timeouts), "not in time"
+
+    def comes(self, done: Callable[[], bool], *, timeouts: int) -> bool:
+        """Let time pass until it holds, for no longer than so many of the longest election
+        timeouts. Does it?"""
         limit = self.simulator.now_us + timeouts * self.settings.election_us
-        assert self.simulator.run_until(limit, done), "not in time"
+        return self.simulator.run_until(limit, done)
 
     def wait_heartbeats(self, count: int, done: Callable[[], bool]) -> None:
         """Let time pass until it holds; fails after so many heartbeat intervals and some

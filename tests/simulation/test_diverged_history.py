@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
 import pytest
 
 from raftlog.comparison import Trust
-from raftlog.core.types import Offset
+from raftlog.core.types import GroupId, Offset
 from raftlog.errors import HistoryDisputed, ReplicaDiverged
+from raftlog.image.job import CompactionJob
 from tests.simulation.calm import VOTERS
 from tests.simulation.diverged_history import POINT, HistoryScene, other_records_in_history
-from tests.simulation.node import Failed
+from tests.simulation.node import Failed, SimulatedNode
+from tests.simulation.planting import replaced
 
 
 @pytest.mark.slow
@@ -68,3 +75,36 @@ def test_a_replica_whose_state_changed_in_memory_is_rebuilt_too() -> None:
     scene.cluster.wait(lambda: scene.mark(changed) == scene.mark(leader))
     assert not scene.doubted()
     assert scene.rows(changed) == scene.rows(leader)
+
+
+@pytest.mark.slow
+def test_an_idle_topic_is_compared_though_all_replicas_quiesced_before_they_had_compacted() -> None:
+    scene = HistoryScene()
+    point = scene.cluster.local(VOTERS[0], scene.group).image.manifest.index
+    held: list[Callable[[], None]] = []
+    with ExitStack() as stack:
+        for node in scene.cluster.nodes.values():
+            stack.enter_context(replaced(node, "run_compaction", _held(node, scene.group, held)))
+        scene.append(POINT)
+        replicas = scene.cluster.replicas(scene.group)
+        scene.cluster.wait(lambda: all(local.raft.quiesced for local in replicas))
+        assert len(held) == len(VOTERS)
+    for compact in held:
+        compact()
+    scene.cluster.wait(lambda: all(local.image.manifest.index > point for local in replicas))
+    scene.cluster.wait(scene.agreed, timeouts=1)
+
+
+def _held(
+    node: SimulatedNode, group: GroupId, held: list[Callable[[], None]]
+) -> Callable[..., None]:
+    """Asked to compact the group, keep that for later."""
+    compact = node.run_compaction
+
+    def hold(job: CompactionJob, *others: Any) -> None:
+        if job.group == group:
+            held.append(partial(compact, job, *others))
+        else:
+            compact(job, *others)
+
+    return hold
