@@ -13,8 +13,8 @@ WAYS = {"append", "record", "batches"}
 PROCESSES = {"client", "leader", "follower"}
 
 
-@pytest.mark.cluster
-@pytest.mark.parametrize("closed", [pytest.param(False, marks=pytest.mark.soak), True])
+@pytest.mark.soak
+@pytest.mark.parametrize("closed", [False, True])
 def test_a_tree_is_compared_with_a_revision_figure_by_figure(closed: bool) -> None:
     with tree_of("HEAD") as other:
         piece = Piece("log", "smallest_log", in_turns=True)

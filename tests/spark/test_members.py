@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pytest
 from pyspark.sql.streaming import StreamingQuery
 
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, free_ports, wait_for
@@ -161,6 +162,7 @@ def flowing(spark, folder: Path) -> Iterator[tuple[Changes, Flow, Lab]]:
         yield changes, flow, lab
 
 
+@pytest.mark.soak
 def test_streams_and_batches_go_on_over_every_change_of_the_cluster(spark, tmp_path: Path) -> None:
     """The queries were told of nodes 1 to 3, and read from observers where there are some. Every
     row comes once, in order, and each batch finds all rows, over each change and after it."""
