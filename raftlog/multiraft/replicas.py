@@ -165,6 +165,16 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
             raise NodeRemoved(node=self._node)
         return self.nodes.follow(self.controller, self.of_controller.replica.applied_index)
 
+    def info_of(self, group: GroupId) -> GroupInfo | None:
+        """What the group is: by the controller's log as far as it is applied here, else by the
+        files of its replica. None: neither says so, or these are damaged."""
+        if (created := self.controller.info_of(group)) is not None:
+            return created
+        if (local := self._replicas.get(group)) is not None:
+            return local.info
+        quarantine = self.quarantined.get(group)
+        return None if quarantine is None else quarantine.info
+
     def of_topic(self, group: GroupId, incarnation: str) -> LocalReplica | None:
         """The replica of exactly this incarnation; None: not here (yet).
 

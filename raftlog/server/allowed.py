@@ -23,12 +23,19 @@ from raftlog.auth.rights import (
     topic_named,
     writer_named,
 )
-from raftlog.core.types import CONTROLLER_GROUP, GroupId
-from raftlog.errors import GroupUnknown, RaftlogError, StoredValueInvalid, TopicNotFound
+from raftlog.core.types import GroupId
+from raftlog.errors import (
+    GroupUnknown,
+    NotLeader,
+    RaftlogError,
+    StoredValueInvalid,
+    TopicNotFound,
+)
 from raftlog.machines.commands import TopicInfo
-from raftlog.machines.controller import ControllerMachine
+from raftlog.machines.group_info import ControllerInfo, GroupInfo
 from raftlog.machines.kv_commands import KeyChange, KeyValue
 from raftlog.machines.outcomes import Refused
+from raftlog.multiraft.replicas import NodeReplicas
 from raftlog.server.rights import Rights, refusal
 from raftlog.wire import calls, reader_positions
 from raftlog.wire.kv_calls import KeyChanges, ReadKeys
@@ -58,14 +65,21 @@ Needs = Callable[["Allowed", Any], Sequence[Need]]
 class Allowed:
     """Judges the calls of one node."""
 
-    def __init__(self, rights: Rights, controller: Callable[[], ControllerMachine]) -> None:
-        """`controller` gives the machine that knows all topics, as this node has applied it."""
+    def __init__(
+        self,
+        rights: Rights,
+        replicas: NodeReplicas,
+        not_here: Callable[[GroupId], NotLeader],
+    ) -> None:
+        """`not_here` makes the error of a call for a group that has no replica here."""
         self.rights = rights
-        self._controller = controller
+        self._replicas = replicas
+        self._not_here = not_here
 
     def check(self, who: Caller | None, call: str, request: object) -> None:
-        """Raises `Forbidden`, `RightsUnknown`, and `GroupUnknown` for what the caller must not
-        know of."""
+        """Raises `Forbidden`, `RightsUnknown`, `GroupUnknown` for what the caller must not know
+        of, and `NotLeader` or `TopicRecreated` for a group whose topic this node does not know:
+        there is nothing to have a right on."""
         if not self.rights.asked:
             return
         for need in NEEDS[call](self, request):
@@ -105,27 +119,34 @@ class Allowed:
 
     # ------------------------------------------------------------ what is meant
 
-    def topic_of(self, group: GroupId) -> TopicInfo | None:
-        """The topic that a group is, as this node knows it."""
-        info = self._controller().info_of(group)
-        return info if isinstance(info, TopicInfo) else None
-
     def of_topic(self, right: Right | None, group: GroupId, incarnation: str) -> list[Need]:
-        """What a call of a topic needs that names its incarnation. A group that this node does not
-        know yet has no replica here either."""
-        topic = self.topic_of(group)
-        if topic is None:
-            return []
-        return [Need(right, self._known_topic(topic, incarnation))]
+        """What a call of a topic needs that names its incarnation."""
+        info = self._info_of(group, incarnation)
+        if not isinstance(info, TopicInfo) or info.incarnation != incarnation:
+            raise GroupUnknown(group=group)  # the caller has guessed the group
+        return [Need(right, topic_named(info.name))]
 
     def of_group(self, right: Right | None, group: GroupId) -> list[Need]:
         """What a call of any group needs that names no incarnation."""
-        topic = self.topic_of(group)
-        if topic is not None:
-            return [Need(right, topic_named(topic.name), guessed=group)]
+        info = self._info_of(group)
+        if isinstance(info, TopicInfo):
+            return [Need(right, topic_named(info.name), guessed=group)]
         if right is None:
             return []
-        return [Need(Right.CLUSTER if group == CONTROLLER_GROUP else Right.ADMIN, EVERYTHING)]
+        needed = Right.CLUSTER if isinstance(info, ControllerInfo) else Right.ADMIN
+        return [Need(needed, EVERYTHING)]
+
+    def _info_of(self, group: GroupId, incarnation: str = "") -> GroupInfo:
+        """What the group is. The controller's log may name it as soon as this node has caught up:
+        until then the call is not judged, and the caller tries again."""
+        info = self._replicas.info_of(group)
+        if info is not None:
+            return info
+        if incarnation:
+            self._replicas.of_topic(group, incarnation)
+        elif self._replicas.controller.is_deleted(group):
+            raise GroupUnknown(group=group)
+        raise self._not_here(group)
 
     def of_key(self, right: Right, key: str, value: bytes = b"") -> list[Need]:
         """What it needs to read or write a key, which holds the value or is to hold it."""
@@ -151,17 +172,11 @@ class Allowed:
             name = QueryNote.decode(key, value).topic
         except StoredValueInvalid:
             return EVERYTHING
-        found = self._controller().topic(name)
+        found = self._replicas.controller.topic(name)
         incarnation = key.removeprefix(QUERIES_PREFIX).partition("/")[0]
         if isinstance(found, Refused) or found.incarnation != incarnation:
             return EVERYTHING
         return topic_named(name)
-
-    def _known_topic(self, topic: TopicInfo, incarnation: str) -> Resource:
-        """Raises `GroupUnknown` where the caller has guessed the group."""
-        if topic.incarnation != incarnation:
-            raise GroupUnknown(group=topic.group)
-        return topic_named(topic.name)
 
     # ------------------------------------------------------------ what is seen
 
@@ -169,9 +184,11 @@ class Allowed:
         return self.rights.allow(who, None, topic_named(topic))
 
     def _sees_group(self, who: Caller | None, group: GroupId) -> bool:
-        """Groups that are no topics are no secret."""
-        topic = self.topic_of(group)
-        return topic is None or self._sees(who, topic.name)
+        """Groups that are no topics are no secret; of one that is unknown this is not known."""
+        info = self._replicas.info_of(group)
+        if info is None:
+            return self.rights.allow(who, Right.CLUSTER, EVERYTHING)
+        return not isinstance(info, TopicInfo) or self._sees(who, info.name)
 
     def sees_key(self, who: Caller | None, found: KeyValue | KeyChange) -> bool:
         """Whether the caller may read it: also what is granted to itself, and its own quota.
@@ -302,7 +319,7 @@ NEEDS: dict[str, Needs] = {
     calls.WATCH_KEYS.name: lambda _, request: _under(request.prefix),
     calls.GET_LAST_APPLIED.name: _group(None),
     calls.GET_SERVERS.name: _group(None),
-    calls.GET_ENTRIES.name: _group(Right.READ),
+    calls.GET_ENTRIES.name: _group(Right.ADMIN),  # also what was aborted or trimmed
     calls.GET_STATE.name: _group(Right.READ),
     calls.WATCH_EVENTS.name: _group(None),
 }

@@ -189,4 +189,4 @@ def refusal(who: Caller | None, right: Right, asked: Resource) -> Forbidden:
     """What a caller is told who does not have the right."""
     assert who is not None, "nobody else is refused"
     name = "" if asked == EVERYTHING else asked.name
-    return Forbidden(identity=who.identity, right=right, kind=asked.kind, name=name)
+    return Forbidden(identity=who.identity, right=right.value, kind=asked.kind.value, name=name)

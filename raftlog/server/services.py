@@ -96,7 +96,7 @@ class Services:
         self.placing = PlacingServices(node)
         self._limits = node.settings.server
         self.groups = GroupServices(node)
-        self.allowed = Allowed(rights, lambda: node.multiraft.replicas.controller)
+        self.allowed = Allowed(rights, node.multiraft.replicas, node.not_here)
         self.kv = KvServices(node, self.placing, self.allowed)
         self.keys = KeyReads(node, self.kv)
         node.positions = partial(self.keys.read, POSITIONS_PREFIX)

@@ -13,12 +13,8 @@ from raftlog.auth.caller import Caller, Means
 from raftlog.auth.rights import EVERYTHING, Grant, Grants, Resource, Right, topic_named
 from raftlog.config_auth import AuthSettings
 from raftlog.errors import Forbidden, LockedOut, NoQuorum, RightsUnknown
-from raftlog.machines.commands import EpochKey, TopicInfo
 from raftlog.machines.kv_commands import KeyValue
-from raftlog.server.allowed import NEEDS, Allowed
 from raftlog.server.rights import Rights, grants_of
-from raftlog.wire.calls import CALLS, COMMIT_EPOCH, CommitEpochCall
-from tests.machines.test_placements import Cluster
 from tests.server.following import looking
 
 ADA = Caller(identity="ada", means=Means.TOKEN)
@@ -31,36 +27,6 @@ TOPIC = topic_named("t")
 def key_value(to: str, resource: Resource, *rights: Right) -> KeyValue:
     grant = Grant(to=to, resource=resource, rights=frozenset(rights))
     return KeyValue(grant_keys.key_of(to, resource), 1, grant_keys.encode(grant))
-
-
-def test_every_call_says_what_it_needs() -> None:
-    assert NEEDS.keys() == CALLS.keys()
-
-
-@pytest.mark.parametrize("overwrite", [False, True])
-@pytest.mark.parametrize("missing", [Right.WRITE, Right.DELETE])
-def test_an_epoch_that_overwrites_needs_the_right_to_delete_too(
-    overwrite: bool, missing: Right
-) -> None:
-    """It takes the place of all records; an epoch that adds to them needs the right to write."""
-    cluster = Cluster()
-    rights = Rights(AuthSettings(), asked=True)
-    held = {Right.WRITE, Right.DELETE} - {missing}
-    looking(partial(rights.look, has_store=True), [[key_value("eve", TOPIC, *held)]])
-    info = cluster.machine.topic("t")
-    assert isinstance(info, TopicInfo)
-    key = EpochKey(writer="w", query_id="q", run="r", epoch=0, streaming=True)
-    call = CommitEpochCall(
-        group=info.group, incarnation=info.incarnation, key=key, attempts=(), schema_version=1,
-        keep_on_mismatch=False, create_writer=False, transient_writer=False, overwrite=overwrite,
-    )  # fmt: skip
-    allowed = Allowed(rights, lambda: cluster.machine)
-    if overwrite or missing is Right.WRITE:
-        with pytest.raises(Forbidden) as refused:
-            allowed.check(EVE, COMMIT_EPOCH.name, call)
-        assert refused.value.right == missing
-    else:
-        allowed.check(EVE, COMMIT_EPOCH.name, call)
 
 
 def test_a_node_that_has_read_no_grants_serves_nodes_and_its_own_admins_only() -> None:

@@ -27,6 +27,8 @@ from raftlog.wire.batch import BatchHeader
 from raftlog.wire.calls import APPEND, SERVICE, WATCH_KEYS, AppendCall
 from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error, encode_request
 from raftlog.wire.kv_calls import KeyChanges, WatchKeys
+from tests.multiraft.leading import LeadingNode
+from tests.server.test_allowed import not_here
 
 BODY_BYTES = 100_000
 REQUEST = encode_request(
@@ -57,7 +59,7 @@ def garbage() -> Iterator[list[object]]:
 
 def gate() -> CallGate:
     rights = Rights(AuthSettings(), asked=False)
-    allowed = Allowed(rights, lambda: pytest.fail("nobody is asked who they are"))
+    allowed = Allowed(rights, LeadingNode(topics=0).multiraft.replicas, not_here)
     meters = Meters(AuthSettings(), Counts().quotas, requests_max=1)
     traces = Traces(TracingSettings(), NodeId(1), lambda _: None)
     return CallGate(ServerSettings(), "c", Counts(), allowed, meters, traces)

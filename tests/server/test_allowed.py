@@ -1,0 +1,159 @@
+"""What callers may do while a node knows a topic by the controller's log, only by its own replica,
+or not at all, as it may after a restart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from raftlog.auth.caller import Caller, Means
+from raftlog.auth.rights import EVERYTHING, Right, topic_named
+from raftlog.config_auth import AuthSettings
+from raftlog.core.types import GroupId, NodeId
+from raftlog.errors import Forbidden, GroupUnknown, NotLeader, RaftlogError, TopicRecreated
+from raftlog.machines.commands import CreateTopic, DeleteTopic, EpochKey, TopicInfo
+from raftlog.machines.schema import Field, Schema
+from raftlog.server.allowed import NEEDS, Allowed
+from raftlog.server.rights import Rights
+from raftlog.wire.calls import CALLS, COMMIT_EPOCH, CommitEpochCall
+from raftlog.wire.codec import decode_request
+from tests.fuzz.samples import frames
+from tests.multiraft.compaction_scene import topic_of
+from tests.multiraft.leading import THREE, TWO, LeadingNode
+from tests.server.following import looking
+from tests.server.test_rights import key_value
+
+EVE = Caller(identity="eve", means=Means.TOKEN)
+ADA = Caller(identity="ada", means=Means.TOKEN)
+OF_NO_TOPIC = frozenset(
+    "DescribeCluster CreateTopic ListTopics DescribePlacements WatchGroups OpenKv OpenSession"
+    " PutKey DeleteKey ReadKeys WatchKeys"
+    " RegisterNode AddNode SetParents SetDuty RetireNode PlaceGroup ReportPlacement"
+    " TransferLeadership Scrub AlterTopic AlterSchema DeleteTopic DescribeTopic".split()
+)
+"""Calls that say all by themselves: they name a topic, or none, but no group to be looked up."""
+RIGHTS = [None, *Right]
+SAMPLES = Schema(
+    version=1,
+    fields=(
+        Field(id=1, name="id", type='"long"', nullable=True),
+        Field(id=2, name="text", type='"string"', nullable=True),
+    ),
+)
+"""The columns of the samples' rows."""
+
+
+def not_here(group: GroupId) -> NotLeader:
+    return NotLeader(group=group, node=1, leader=0)
+
+
+def judging(node: LeadingNode, topic: TopicInfo, *rights: Right) -> Allowed:
+    """What judges the calls of the node. Eve has these rights on the topic, and Ada all."""
+    rules = Rights(AuthSettings(admins="ada"), asked=True)
+    granted = [key_value("eve", topic_named(topic.name), *rights)] if rights else []
+    other = key_value("bob", EVERYTHING, Right.ADMIN)
+    looking(partial(rules.look, has_store=True), [[*granted, other]])
+    return Allowed(rules, node.multiraft.replicas, not_here)
+
+
+def verdicts(
+    node: LeadingNode, topic: TopicInfo, who: Caller, *rights: Right
+) -> dict[str, type[RaftlogError] | None]:
+    """By call, how it is rejected; None: it is not. Eve has these rights on the topic."""
+    allowed = judging(node, topic, *rights)
+    found: dict[str, type[RaftlogError] | None] = {}
+    sampled = replace(topic, schema=SAMPLES)
+    for name, frame in frames(sampled, sampled, "store", "address").items():
+        try:
+            allowed.check(who, name, decode_request(CALLS[name], frame)[0])
+        except (Forbidden, GroupUnknown, NotLeader, TopicRecreated) as rejected:
+            found[name] = type(rejected)
+        else:
+            found[name] = None
+    return found
+
+
+def created(node: LeadingNode, *voters: NodeId) -> TopicInfo:
+    """A topic that the controller's log names."""
+    like = topic_of(1)
+    node.write(
+        CreateTopic(
+            name=like.name,
+            incarnation=like.incarnation,
+            schema=like.schema,
+            voters=voters,
+            if_not_exists=False,
+            timestamp_us=1,
+        )
+    )
+    found = node.multiraft.replicas.controller.topic(like.name)
+    assert isinstance(found, TopicInfo)
+    return found
+
+
+def test_every_call_says_what_it_needs() -> None:
+    assert NEEDS.keys() == CALLS.keys()
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("missing", [Right.WRITE, Right.DELETE])
+def test_an_epoch_that_overwrites_needs_the_right_to_delete_too(
+    overwrite: bool, missing: Right
+) -> None:
+    """It takes the place of all records; an epoch that adds to them needs the right to write."""
+    node, topic = LeadingNode(topics=1), topic_of(1)
+    key = EpochKey(writer="w", query_id="q", run="r", epoch=0, streaming=True)
+    call = CommitEpochCall(
+        group=topic.group, incarnation=topic.incarnation, key=key, attempts=(), schema_version=1,
+        keep_on_mismatch=False, create_writer=False, transient_writer=False, overwrite=overwrite,
+    )  # fmt: skip
+    allowed = judging(node, topic, *({Right.WRITE, Right.DELETE} - {missing}))
+    if overwrite or missing is Right.WRITE:
+        with pytest.raises(Forbidden) as rejected:
+            allowed.check(EVE, COMMIT_EPOCH.name, call)
+        assert rejected.value.right == missing
+    else:
+        allowed.check(EVE, COMMIT_EPOCH.name, call)
+
+
+@pytest.mark.parametrize("right", RIGHTS)
+def test_a_topic_that_only_its_own_replica_names_needs_the_rights_that_it_always_needs(
+    right: Right | None,
+) -> None:
+    rights = [right] if right else []
+    behind = LeadingNode(topics=1)
+    assert behind.multiraft.replicas.controller.info_of(GroupId(1)) is None
+    knows = LeadingNode(topics=0)
+    topic = created(knows, TWO, THREE)
+    assert GroupId(topic.group) not in knows.multiraft.replicas
+    expected = verdicts(knows, topic, EVE, *rights)
+    assert verdicts(behind, topic_of(1), EVE, *rights) == expected
+    if right is None:
+        assert {name for name, rejected in expected.items() if not rejected} <= OF_NO_TOPIC
+
+
+@pytest.mark.parametrize("who", [EVE, ADA], ids=["no right", "every right"])
+def test_on_a_group_that_is_unknown_no_call_is_judged(who: Caller) -> None:
+    node = LeadingNode(topics=1)
+    found = verdicts(node, topic_of(7), who)
+    assert {name: found[name] for name in found if name not in OF_NO_TOPIC} == dict.fromkeys(
+        found.keys() - OF_NO_TOPIC, NotLeader
+    )
+
+
+def test_a_topic_that_was_deleted_is_told_from_one_that_is_not_known_yet() -> None:
+    node = LeadingNode(topics=0)
+    topic = created(node, TWO, THREE)
+    node.write(DeleteTopic(name=topic.name, incarnation=topic.incarnation))
+    found = verdicts(node, topic, ADA)
+    assert found["Append"] is found["Read"] is TopicRecreated
+    assert found["GetEntries"] is found["GetLastApplied"] is GroupUnknown
+
+
+def test_entries_as_they_are_need_the_right_admin() -> None:
+    """They show what was staged, aborted or trimmed."""
+    node = LeadingNode(topics=1)
+    for right, rejected in ((Right.READ, Forbidden), (Right.ADMIN, None)):
+        assert verdicts(node, topic_of(1), EVE, right)["GetEntries"] is rejected
