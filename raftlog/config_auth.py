@@ -30,8 +30,9 @@ class AuthSettings(Section):
 
     admins: str = setting(
         "",
-        "Identities that may do everything, whatever is granted, separated by commas. For when "
-        "nobody is left who may grant anything; give it to every node.",
+        "Identities that may do everything, whatever is granted, separated by commas. A node that "
+        "asks callers who they are needs one at least: others may do only what is granted to them. "
+        "Give it to every node.",
     )
     rights_check_s: float = setting(
         3.0,
@@ -89,7 +90,16 @@ def refuse_half_auth(settings: AuthSettings) -> None:
 
 
 def refuse_bare_auth(settings: AuthSettings, *, encrypted: bool) -> None:
-    """Refuse to ask for tokens over connections that are not encrypted. Raises `InvalidOption`."""
+    """Reject the settings of a node that asks callers who they are if nobody may grant anything, or
+    if it asks for tokens over connections that are not encrypted. Raises `InvalidOption`."""
+    if not settings.admin_identities:
+        raise InvalidOption(
+            option="auth.admins",
+            problem="is empty, and the node asks callers who they are",
+            advice="They may do only what is granted to them, so somebody must make the first "
+            'grant. Add to the section [auth] of raftlog.toml: admins = "NAME", with the name of '
+            "your token or certificate.",
+        )
     if settings.tokens_are_asked_for and not encrypted:
         raise InvalidOption(
             option="auth.tokens_file" if settings.tokens_file else "auth.oidc_issuer",

@@ -30,3 +30,8 @@ class Caller:
     """By what it was proven."""
     groups: frozenset[str] = frozenset()
     """Those that its token names."""
+
+
+def node_caller(node: int) -> Caller:
+    """A node of the cluster, from 1, as the caller of another."""
+    return Caller(identity=f"node {node}", means=Means.NODE)

@@ -1,7 +1,6 @@
 """Who may do what: rights on topics, writers and keys, granted to identities and groups.
 
-As long as nothing was granted, every caller who is known may do everything. From the first grant on
-a caller may do what a grant allows, and nothing else. Pure values.
+A caller may do what a grant allows, and nothing else. Pure values.
 """
 
 from __future__ import annotations
@@ -176,32 +175,14 @@ def names_of(who: Caller) -> frozenset[str]:
 class Grants:
     """All grants of a cluster. They do not change; others take their place."""
 
-    def __init__(self, grants: Iterable[Grant], *, unreadable: bool = False) -> None:
-        """`unreadable`: there are others, of a later version. They give nobody anything here."""
-        self._unreadable = unreadable
+    def __init__(self, grants: Iterable[Grant]) -> None:
         self._of: dict[str, dict[Resource, Grant]] = {}
         for grant in grants:
             self._of.setdefault(grant.to, {})[grant.resource] = grant
         self._decided: dict[tuple[Caller, Right | None, Resource], bool] = {}
 
-    def __bool__(self) -> bool:
-        """Whether anything was granted."""
-        return bool(self._of) or self._unreadable
-
-    def __iter__(self) -> Iterator[Grant]:
-        for grants in self._of.values():
-            yield from grants.values()
-
-    def with_change(self, to: str, resource: Resource, grant: Grant | None) -> Grants:
-        """Those after one was put in, or taken away."""
-        others = [each for each in self if (each.to, each.resource) != (to, resource)]
-        changed = others if grant is None else [*others, grant]
-        return Grants(changed, unreadable=self._unreadable)
-
     def allow(self, who: Caller, right: Right | None, asked: Resource) -> bool:
         """Whether `who` has the right on all that is asked for; None: any right."""
-        if not self:
-            return True
         key = (who, right, asked)
         decided = self._decided.get(key)
         if decided is None:

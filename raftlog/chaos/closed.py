@@ -3,6 +3,7 @@ time: nobody who belongs to it may notice.
 
     FOLDER/tokens           the hashes of tokens
     FOLDER/token            the token of all clients, which is another one now and then
+    FOLDER/admin            the token of who grants them their rights
     FOLDER/audit-N.jsonl    node N's acts and refusals
 """
 
@@ -21,7 +22,8 @@ from raftlog.auth.rights import Kind, Resource, Right
 from raftlog.auth.token_file import add_token
 from raftlog.certificates import make_certificates
 from raftlog.changing_files import replace_whole
-from raftlog.client.log_client import LogClient
+from raftlog.client.log_client import LogClient, NodeView
+from raftlog.core.types import CONTROLLER_GROUP
 from raftlog.errors import RaftlogError
 
 ROTATION_S = 60.0
@@ -33,6 +35,7 @@ node looks at its files each second, and may be paused for some."""
 _TOKEN_LASTS = timedelta(seconds=3 * ROTATION_S)
 _DAYS = 1
 _IDENTITY = "chaos"
+_ADMIN = "chaos-admin"
 _FAR = 10**15
 _REFUSALS = frozenset({"Unauthenticated", "Forbidden", "PeerUnproven"})
 """Not `RightsUnknown`, for a while: a node that has just started asks the others for the rights."""
@@ -53,6 +56,8 @@ class Closed:
         """What ended the rotation."""
         folder.mkdir()
         self._take_token(self._new_token())
+        now = datetime.now(UTC)
+        (folder / "admin").write_text(add_token(folder / "tokens", _ADMIN, (), None, now))
 
     @property
     def ports(self) -> int:
@@ -70,6 +75,11 @@ class Closed:
         return f"file:{self._folder / 'token'}"
 
     @property
+    def admin_token(self) -> str:
+        """Where the token is of who may grant rights."""
+        return f"file:{self._folder / 'admin'}"
+
+    @property
     def settings(self) -> tuple[str, ...]:
         """The nodes' settings, `section.key=value`."""
         return (
@@ -79,18 +89,25 @@ class Closed:
             f"tls.peer_port_offset={self.peer_port_offset}",
             f"client.tls_ca_file={self._tls / 'ca.pem'}",
             f"auth.tokens_file={self._folder / 'tokens'}",
+            f"auth.admins={_ADMIN}",
             f"audit.file={self._folder / 'audit-{node}.jsonl'}",
             f"metrics.listen=127.0.0.1:+{2 * self.peer_port_offset}",
             f"metrics.token={self.token}",
         )
 
-    def begin(self, client: LogClient) -> None:
-        """Certificates for all nodes that may come, rights, and quotas that hold nobody back."""
-        self._cluster_id = client.cluster_id()
+    def begin(self, admin: LogClient) -> None:
+        """Certificates for all nodes that may come; rights, and quotas that hold nobody back. Nodes
+        take them up within seconds (`lets_in`)."""
+        self._cluster_id = admin.cluster_id()
         self._sign(self._tls)
-        client.acl.grant(f"group:{_IDENTITY}", list(Right), Resource(Kind.ALL, ""))
+        admin.acl.grant(f"group:{_IDENTITY}", list(Right), Resource(Kind.ALL, ""))
         far = dict.fromkeys(Limit, _FAR)
-        client.quotas.set(f"group:{_IDENTITY}", far)
+        admin.quotas.set(f"group:{_IDENTITY}", far)
+
+    def lets_in(self, client: LogClient) -> bool:
+        """Whether all nodes let a client act that has rights on everything."""
+        answers = client.scrub([CONTROLLER_GROUP])
+        return all(isinstance(each.answer, NodeView) for each in answers)
 
     @contextmanager
     def rotating(self) -> Iterator[None]:

@@ -162,14 +162,15 @@ class ProcessCluster:
         """The exit code of a node that `serve` started; None while it runs."""
         return self._served[node].poll()
 
-    def client(self, request_timeout_s: float = PATIENCE_S) -> LogClient:
-        """A client of only this cluster, whatever the environment says."""
+    def client(self, request_timeout_s: float = PATIENCE_S, *, token: str = "") -> LogClient:
+        """A client of only this cluster, whatever the environment says. `token`: where another
+        token than that of clients is."""
         settings = load().client.model_copy(
             update={
                 "bootstrap_servers": self.servers,
                 "zookeeper": "",
                 "request_timeout_s": request_timeout_s,
-                **({"token": self.token} if self.token else {}),
+                **({"token": token or self.token} if self.token else {}),
                 **self._certificates(),
             }
         )

@@ -24,7 +24,7 @@ from pathlib import Path
 from raftlog import LogClient, TopicInfo
 from raftlog.chaos import node_logs
 from raftlog.chaos.closed import Closed
-from raftlog.chaos.cluster import ProcessCluster, free_ports, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, free_ports, wait_for
 from raftlog.chaos.disks import PROGRAM, ClusterDisks
 from raftlog.chaos.faults import Breaker, Broken, dead_nodes
 from raftlog.chaos.history import Episode, History, Read, Replica
@@ -195,8 +195,9 @@ def _cluster(
             )
         )
         if closed is not None:
-            with cluster.client() as client:
-                closed.begin(client)
+            with cluster.client(token=closed.admin_token) as admin, cluster.client() as client:
+                closed.begin(admin)
+                wait_for(lambda: closed.lets_in(client), "the rights to act", PATIENCE_S)
         if Kind.FULL_DISK in orders.kinds:
             cluster.terminate(_SMALL_DISK_NODE)
             try:

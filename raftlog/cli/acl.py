@@ -10,7 +10,6 @@ from raftlog.auth.rights import EVERYTHING, Kind, Resource, Right
 from raftlog.cli.output import (
     Format,
     FormatOption,
-    confirm,
     say,
     show_json,
     show_table,
@@ -70,24 +69,15 @@ def grant(
     writer: WriterOption = None,
     keys: KeysOption = None,
     everything: AllOption = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     servers: ServersOption = None,
 ) -> None:
     """Grant rights, besides those that were granted before.
 
-    As long as nothing is granted, all who are known may do everything. The first grant must be
-    yours: your own admin right with --all. From then on everybody may do what is granted, and
-    nothing else.
+    Callers may do what is granted to them, and nothing else. The identities of the nodes'
+    auth.admins may do everything.
     """
     resource = _resource(topic, prefix, writer, keys, everything)
     with session_of(context, servers).connect() as client:
-        if not yes and not any(True for _ in client.acl.scan()):
-            me = client.whoami()
-            confirm(
-                "Nothing that you may see is granted yet. If this is the first grant, everybody "
-                f"but {me.identity if me is not None else 'you'!r} may do nothing from now on "
-                "until it is granted. Continue?"
-            )
         now = client.acl.grant(who, _rights(rights), resource)
     say(f"{who} has {_list(now)} on {resource.words}: nodes take it up within seconds")
 

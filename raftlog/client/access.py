@@ -17,10 +17,9 @@ from raftlog.machines.limits import KEY_CHARACTERS_MAX
 class AccessControl:
     """The grants of a cluster. Thread-safe; usable in a forked child.
 
-    Nobody needs a right as long as nothing was granted. The first grant must give its maker the
-    right `admin` on everything; from then on callers may do what is granted, and nothing else. Each
-    change is durable on a majority when it returns, and acts on every node within seconds. Every
-    call may raise `DeadlineExceeded` or `NodeUnreachable`.
+    Callers may do what is granted, and nothing else; the nodes' `auth.admins` may do everything,
+    and so make the first grant. Each change is durable on a majority when it returns, and acts on
+    every node within seconds. Every call may raise `DeadlineExceeded` or `NodeUnreachable`.
     """
 
     def __init__(self, store: KeyValueStore) -> None:
@@ -41,7 +40,6 @@ class AccessControl:
             InvalidOption: There is no such right on the resource, or the nodes ask nobody who they
                 are.
             Forbidden: The caller may not grant on the resource.
-            LockedOut: Nothing was granted yet, and this would leave the caller without rights.
         """
         added = _checked(to, rights, resource)
         changed = self._change(to, resource, lambda had: had | added.rights)
@@ -62,7 +60,6 @@ class AccessControl:
         Raises:
             InvalidOption: As for `grant`.
             Forbidden: The caller may not grant on the resource.
-            LockedOut: It is the caller's own right `admin` on everything.
         """
         taken = _checked(to, rights, resource)
         return self._change(to, resource, lambda had: had - taken.rights)

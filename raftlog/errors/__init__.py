@@ -8,6 +8,7 @@
     |   |-- NodeStopping            the node was told to stop
     |   |-- IdentityProviderUnavailable  a node has no keys to prove access tokens with
     |   |-- TokenReplaced           a token was refused that has been replaced meanwhile
+    |   |-- MemberUnknown           a certificate names a node that is not known as a member
     |   |-- RightsUnknown           a node does not know what callers may do
     |   |-- NodesNotReady           those that `raftlog up` waited for
     |   |-- NoQuorum                a leader that lost its majority, or an election in progress
@@ -30,7 +31,6 @@
     |   |-- ClusterMismatch         a checkpoint of another cluster
     |   |-- ExtraMissing            the parts that run a node are not installed
     |   |-- InvalidTopicName
-    |   |-- LockedOut               a change of rights that its maker could not undo
     |   |-- PathUnusable            the operating system refused a file or folder
     |   |-- PeerProtocolViolation   a message that no correct peer sends: it is dropped
     |   |-- ProducerClosed          rows for a producer that was closed, failed, or is the parent's
@@ -153,7 +153,6 @@ from raftlog.errors.request import (
     InvalidOption,
     InvalidRequest,
     InvalidTopicName,
-    LockedOut,
     MalformedRequest,
     NotFound,
     PathUnusable,
@@ -176,6 +175,7 @@ from raftlog.errors.unavailable import (
     HistoryDisputed,
     IdentityProviderUnavailable,
     MemberBehind,
+    MemberUnknown,
     NodesNotReady,
     NodeStopping,
     NodeUnreachable,
@@ -256,10 +256,10 @@ __all__ = [
     "InvalidOption",
     "InvalidRequest",
     "InvalidTopicName",
-    "LockedOut",
     "LogFromNewerVersion",
     "MalformedRequest",
     "MemberBehind",
+    "MemberUnknown",
     "MembersRefused",
     "NoQuorum",
     "NoSnapshot",

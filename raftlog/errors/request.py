@@ -112,23 +112,6 @@ class Forbidden(RaftlogError):
 
 
 @dataclass(kw_only=True, eq=False)
-class LockedOut(InvalidRequest):
-    """A change of the grants after which `identity` could not take it back. It was not made."""
-
-    identity: str
-    problem: str
-
-    cause_text = "This change would leave {identity!r} without the right to undo it: {problem}."
-
-    @property
-    def remedy(self) -> str:
-        return (
-            f"First: raftlog acl grant {shlex.quote(self.identity)} admin --all. To give that "
-            "right up, let another admin take it away."
-        )
-
-
-@dataclass(kw_only=True, eq=False)
 class ClusterMismatch(InvalidRequest):
     """A checkpoint has offsets of cluster `wanted`, but `servers` are of cluster `found`."""
 

@@ -76,6 +76,20 @@ class IdentityProviderUnavailable(Unavailable):
 
 
 @dataclass(kw_only=True, eq=False)
+class MemberUnknown(Unavailable):
+    """A certificate names a node that is no member, as far as the asked node knows: it may lag
+    behind the controller."""
+
+    node: int
+
+    cause_text = "Node {node} is not a member of the cluster, as far as this node knows."
+    remedy_text = (
+        "It is tried again: a node that has just started learns of the others from the controller. "
+        "If node {node} was never added: `raftlog cluster add`."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
 class RightsUnknown(Unavailable):
     """A node does not know who may do what: since it started, or for longer than it may go on with
     what it knew, it has not reached those who do."""

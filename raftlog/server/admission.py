@@ -21,10 +21,11 @@ import grpc.aio
 import structlog
 
 from raftlog.auth.access_tokens import AccessTokens
-from raftlog.auth.caller import AUTHORIZATION_METADATA_KEY, BEARER, Caller, Means
+from raftlog.auth.caller import AUTHORIZATION_METADATA_KEY, BEARER, Caller, Means, node_caller
 from raftlog.auth.token_file import TokenFile
 from raftlog.config_auth import AuthSettings
-from raftlog.errors import RaftlogError, Unauthenticated
+from raftlog.core.types import NodeId
+from raftlog.errors import MemberUnknown, RaftlogError, Unauthenticated
 from raftlog.metrics.counts import Counts
 from raftlog.server.audit import AuditLog
 from raftlog.server.calling import begin, calling
@@ -60,9 +61,19 @@ class _Known(NamedTuple):
 class Authenticator:
     """Learns from a call's token or certificate who makes it. For one event loop only."""
 
-    def __init__(self, settings: AuthSettings, cluster_id: str) -> None:
-        """Reads the file of tokens. Raises `InvalidOption`."""
+    def __init__(
+        self,
+        settings: AuthSettings,
+        cluster_id: str,
+        *,
+        by_certificate: bool,
+        is_peer: Callable[[NodeId], bool],
+    ) -> None:
+        """Reads the file of tokens. `by_certificate`: a certificate that names no node proves an
+        identity, too. `is_peer`: see `Node.is_peer`. Raises `InvalidOption`."""
         self._cluster_id = cluster_id
+        self._by_certificate = by_certificate
+        self._is_peer = is_peer
         self._tokens: TokenFile | None = None
         self._access_tokens: AccessTokens | None = None
         if settings.tokens_file:
@@ -80,8 +91,9 @@ class Authenticator:
         """Callers by the digest of their access tokens, until these end."""
 
     async def caller(self, context: Context) -> _Known:
-        """Who calls: by the token, or else by the certificate that the connection was made with.
-        Raises `Unauthenticated`, `IdentityProviderUnavailable`."""
+        """Who calls: by the token, or else by the certificate that the connection was made with,
+        which counts for a node only while it is a member. Raises `Unauthenticated`,
+        `IdentityProviderUnavailable`, `NodeRemoved`, `MemberUnknown`."""
         for key, value in context.invocation_metadata() or ():
             if key == AUTHORIZATION_METADATA_KEY:
                 return await self._by_token(str(value))
@@ -89,10 +101,13 @@ class Authenticator:
         for name in shown.get("peer_dns", ()):
             node = node_of(name.decode(errors="replace"), self._cluster_id)
             if node is not None:
-                return _Known(Caller(identity=f"node {node}", means=Means.NODE))
-        for name in shown.get("x509_common_name", ()):
-            identity = name.decode(errors="replace")
-            return _Known(Caller(identity=identity, means=Means.CERTIFICATE))
+                if not self._is_peer(node):
+                    raise MemberUnknown(node=node)
+                return _Known(node_caller(node))
+        if self._by_certificate:
+            for name in shown.get("x509_common_name", ()):
+                identity = name.decode(errors="replace")
+                return _Known(Caller(identity=identity, means=Means.CERTIFICATE))
         raise Unauthenticated(problem="the call has no token")
 
     def still_knows(self, context: Context, known: _Known) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from raftlog.auth import grant_keys, quota_keys
-from raftlog.auth.caller import Caller
+from raftlog.auth.caller import Caller, Means, node_caller
 from raftlog.auth.quotas import EVERYBODY
 from raftlog.auth.rights import (
     EVERYTHING,
@@ -31,19 +31,25 @@ from raftlog.errors import (
     StoredValueInvalid,
     TopicNotFound,
 )
-from raftlog.machines.commands import TopicInfo
+from raftlog.machines.commands import ReportPlacement, TopicInfo
 from raftlog.machines.group_info import ControllerInfo, GroupInfo
 from raftlog.machines.kv_commands import KeyChange, KeyValue
 from raftlog.machines.outcomes import Refused
 from raftlog.multiraft.replicas import NodeReplicas
 from raftlog.server.rights import Rights, refusal
 from raftlog.wire import calls, reader_positions
-from raftlog.wire.kv_calls import KeyChanges, ReadKeys
+from raftlog.wire.kv_calls import KeyChanges, OpenKv, ReadKeys
 from raftlog.wire.placing_calls import PlacementsReply
 from raftlog.wire.reserved_keys import QUERIES_PREFIX, WRITTEN_PREFIX, QueryNote
 
 _SYSTEM_PREFIX = "raftlog/"
 """Keys under it are raftlog's own: each is judged by what it says."""
+
+
+_PREFIXES_OF_NODES = frozenset(
+    {grant_keys.KEY_PREFIX, quota_keys.KEY_PREFIX, reader_positions.KEY_PREFIX}
+)
+"""The keys that nodes read of one another's store."""
 
 
 class Need(NamedTuple):
@@ -81,6 +87,10 @@ class Allowed:
         of, and `NotLeader` or `TopicRecreated` for a group whose topic this node does not know:
         there is nothing to have a right on."""
         if not self.rights.asked:
+            return
+        if who is not None and who.means is Means.NODE:
+            if not _is_for_nodes(who, request):
+                raise refusal(who, Right.CLUSTER, EVERYTHING)
             return
         for need in NEEDS[call](self, request):
             if self.rights.allow(who, need.right, need.on):
@@ -223,6 +233,22 @@ def _is_for(key: str, names: frozenset[str]) -> bool:
     except StoredValueInvalid:
         pass  # the key of none, which only an admin may see
     return False
+
+
+def _is_for_nodes(who: Caller, request: object) -> bool:
+    """Whether a node needs it of another: to register itself, to report what has been placed, and
+    to read grants, quotas and positions."""
+    match request:
+        case calls.RegisterNodeCall():
+            return who == node_caller(request.node)
+        case ReportPlacement():
+            return True
+        case OpenKv():
+            return not request.create
+        case ReadKeys():
+            return request.prefix in _PREFIXES_OF_NODES
+        case _:
+            return False
 
 
 # ---------------------------------------------------------------- the table

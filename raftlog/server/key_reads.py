@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raftlog.auth.caller import Caller, Means
+from raftlog.auth.caller import node_caller
 from raftlog.core.types import NO_INDEX
 from raftlog.machines.group_info import KvInfo
 from raftlog.machines.kv_commands import KeyValue
@@ -31,7 +31,7 @@ class KeyReads:
     async def read(self, prefix: str, *, try_timeout_s: float = TRY_TIMEOUT_S) -> list[KeyValue]:
         """The keys that begin so, as of now or later. Raises a `RaftlogError` where nobody
         answers; each node is given `try_timeout_s` to do it."""
-        with calling(Caller(identity=f"node {self._node.node}", means=Means.NODE)):
+        with calling(node_caller(self._node.node)):
             return await self._read(prefix, try_timeout_s)
 
     async def _read(self, prefix: str, try_timeout_s: float) -> list[KeyValue]:

@@ -135,15 +135,12 @@ class KvServices:
             return await self._written(local, command)
 
     def _check_grant(self, local: LocalReplica, command: KeyWrite) -> None:
-        """Refuse a grant that locks out who gives or takes it. The state here is the latest.
-        Raises `StoredValueInvalid`, `Forbidden`, `LockedOut`."""
+        """Reject a change by a caller who may not make it. The state here is the latest. Raises
+        `StoredValueInvalid`, `Forbidden`."""
         index = local.replica.applied_index
         keys = list(local.kv_machine.pairs(grant_keys.KEY_PREFIX, "", "", index))
-        to, resource = grant_keys.names_of(command.key)
-        grant = None
-        if isinstance(command, PutKey):
-            grant = grant_keys.decode(command.key, command.value)
-        self._allowed.rights.check_change(caller(), grants_of(keys), to, resource, grant)
+        _, resource = grant_keys.names_of(command.key)
+        self._allowed.rights.check_change(caller(), grants_of(keys), resource)
 
     async def _written(self, local: LocalReplica, command: KeyWrite) -> calls.WriteReply:
         written = accepted(KeyWritten, await self._node.propose(local, command))

@@ -263,10 +263,15 @@ def _asks_callers(settings: Settings) -> bool:
 
 def _admission(settings: Settings, node: Node, audit: AuditLog | None) -> list[Admission]:
     """What asks callers who they are; none: nobody does. Raises `InvalidOption`."""
-    refuse_bare_auth(settings.auth, encrypted=node.channels.encrypted)
     if not _asks_callers(settings):
         return []
-    authenticator = Authenticator(settings.auth, node.identity.cluster_id)
+    refuse_bare_auth(settings.auth, encrypted=node.channels.encrypted)
+    authenticator = Authenticator(
+        settings.auth,
+        node.identity.cluster_id,
+        by_certificate=settings.tls.client_certificates,
+        is_peer=node.is_peer,
+    )
     return [Admission(authenticator, node.counts, audit)]
 
 

@@ -27,7 +27,6 @@ from raftlog.config_auth import AuthSettings
 from raftlog.errors import (
     Forbidden,
     InvalidOption,
-    LockedOut,
     RaftlogError,
     RightsUnknown,
     StoredValueInvalid,
@@ -79,34 +78,19 @@ class Rights:
         assert who is not None, "who is asked is known"
         grants = self._known()
         asked = ((Right.ADMIN, topic_named(topic)), (Right.WRITE, writer_named(writer)))
-        if not grants or any(grants.allow(who, right, each) for right, each in asked):
+        if any(grants.allow(who, right, each) for right, each in asked):
             return ""
         return who.identity
 
-    def check_change(
-        self,
-        who: Caller | None,
-        grants: Grants,
-        to: str,
-        resource: Resource,
-        grant: Grant | None,
-    ) -> None:
-        """Refuse a change of `grants`, the latest, by a caller without the right to make it, and
-        one that takes the caller's own admin right. So who may grant everything can lose that only
-        by another who may, and somebody always can; the first grant is that of its maker. Raises
-        `Forbidden`, `LockedOut`, `InvalidOption`."""
+    def check_change(self, who: Caller | None, grants: Grants, resource: Resource) -> None:
+        """Reject a change of `grants`, the latest, by a caller without the right to make it. Raises
+        `Forbidden`, `InvalidOption`."""
         self.check_asked("acl", "grants rights")
         if self._may_all(who):
             return
         assert who is not None, "who is asked is known"
         if not grants.allow(who, Right.ADMIN, resource):
             raise refusal(who, Right.ADMIN, resource)
-        after = grants.with_change(to, resource, grant)
-        if grants.allow(who, Right.ADMIN, EVERYTHING) and not (
-            after and after.allow(who, Right.ADMIN, EVERYTHING)
-        ):
-            problem = "it is the first grant" if not grants else "it takes their own"
-            raise LockedOut(identity=who.identity, problem=problem)
 
     def check_asked(self, verb: str, does: str) -> None:
         """Refuse what makes sense only where callers are known. Raises `InvalidOption`."""
@@ -182,7 +166,7 @@ def grants_of(keys: Sequence[KeyValue]) -> Grants:
             found.append(grant_keys.decode(each.key, each.value))
         except StoredValueInvalid as error:
             log.warning("a grant that cannot be read gives nobody anything", cause=str(error))
-    return Grants(found, unreadable=len(found) < len(keys))
+    return Grants(found)
 
 
 def refusal(who: Caller | None, right: Right, asked: Resource) -> Forbidden:

@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from raftlog.chaos.cluster import ProcessCluster, free_ports
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, free_ports, wait_for
 from raftlog.errors import DeadlineExceeded
 
 THIS_TREE = "this tree"
 """The name of the checkout that this program belongs to."""
 
 _IDENTITY = "bench"
+_ADMIN = "bench-admin"
+"""Grants the other one its rights, which are looked at as everybody's are."""
 _FAR = {"requests-per-s": 10**9, "in-bytes-per-s": 10**15, "out-bytes-per-s": 10**15}
 """Quotas that throttle no client here."""
 _RIGHTS = "read,write,create,alter,delete,admin,cluster"
@@ -100,7 +102,7 @@ class Place:
         }
         cluster = self._started(data, {**given, **closing})
         if is_new:
-            self._grant(cluster)
+            self._grant(cluster, secrets)
         if spare:
             others = range(given["nodes"] + 1, most + 1)
             words = (word for node in others for word in ("--node", f"{node}=127.0.0.1"))
@@ -127,23 +129,36 @@ class Place:
 
     def _make_token(self, secrets: Path) -> None:
         secrets.mkdir(parents=True)
-        token = self._command("tokens", "add", _IDENTITY, "--file", str(secrets / "tokens"))
-        (secrets / _IDENTITY).write_text(token)
+        for identity in (_IDENTITY, _ADMIN):
+            token = self._command("tokens", "add", identity, "--file", str(secrets / "tokens"))
+            (secrets / identity).write_text(token)
 
-    def _grant(self, cluster: ProcessCluster) -> None:
-        """Rights and quotas, which the tree's own program sets."""
-        environment = self.client_environment(cluster)
+    def _grant(self, cluster: ProcessCluster, secrets: Path) -> None:
+        """Rights and quotas, which the tree's own program sets. Former versions asked before they
+        made the first grant."""
+        own = self.client_environment(cluster)
+        environment = {**own, "RAFTLOG_CLIENT__TOKEN": _token(secrets, _ADMIN)}
         servers = ("--servers", cluster.servers)
         far = [text for limit, most in _FAR.items() for text in (f"--{limit}", str(most))]
-        grant = ("acl", "grant", _IDENTITY, _RIGHTS, "--all", "--yes", *servers)
+        grant = ("acl", "grant", _IDENTITY, _RIGHTS, "--all", *servers)
         self._command(*grant, environment=environment)
         self._command("quota", "set", _IDENTITY, *far, *servers, environment=environment)
+
+        def is_allowed() -> bool:
+            try:
+                self._command("scrub", *servers, environment=own)
+            except CannotRun:
+                return False
+            return True
+
+        wait_for(is_allowed, "all nodes to take up the rights", PATIENCE_S)
 
     def _command(self, *arguments: str, environment: Mapping[str, str] | None = None) -> str:
         """What `raftlog` prints. Raises `CannotRun`."""
         done = subprocess.run(
             [sys.executable, "-m", "raftlog", *arguments],
             env=environment or self.environment,
+            input="y\n",
             capture_output=True,
             text=True,
             timeout=_COMMAND_S,
@@ -158,14 +173,15 @@ def _closing(secrets: Path, nodes: int) -> list[str]:
     return [
         f"tls.peer_port_offset={nodes}",
         f"auth.tokens_file={secrets / 'tokens'}",
+        f"auth.admins={_ADMIN}",
         f"audit.file={secrets / 'audit-{node}.jsonl'}",
         f"metrics.listen=127.0.0.1:+{2 * nodes}",
         f"metrics.token={_token(secrets)}",
     ]
 
 
-def _token(secrets: Path) -> str:
-    return f"file:{secrets / _IDENTITY}"
+def _token(secrets: Path, identity: str = _IDENTITY) -> str:
+    return f"file:{secrets / identity}"
 
 
 def _authority(cluster: ProcessCluster) -> Path:

@@ -40,6 +40,7 @@ def started(
     given = {
         "tls.peer_port_offset": str(NODES),
         "auth.tokens_file": str(tokens_file),
+        "auth.admins": "operator",
         "audit.file": str(folder / "audit-{node}.jsonl"),
         **(settings or {}),
     }

@@ -108,7 +108,7 @@ def use_everything(scene: Planted) -> None:
     for words in ("status", "topic list", "watermark", "events -n 1", "lag"):
         done(scene, *words.split())
     done(scene, "kv", "put", "a/b", "value")
-    done(scene, "acl", "grant", "operator", "admin", "--all", "--yes")
+    done(scene, "acl", "grant", "operator", "admin", "--all")
     done(scene, "quota", "set", "ada", "--requests-per-s", "1000")
     done(scene, "acl", "list", "-o", "json")
     known = done(scene, "whoami", RAFTLOG_CLIENT__TOKEN=f"env:{JWT_VARIABLE}")
@@ -198,7 +198,7 @@ def test_secrets_given_in_wrong_places_are_refused_and_not_shown(scene: Planted)
         ("topic", "create", token, "--schema", "id bigint"),
         ("topic", "delete", token, "--yes"),
         ("tokens", "add", token, "--file", new),
-        ("acl", "grant", token, "read", "--all", "--yes"),
+        ("acl", "grant", token, "read", "--all"),
         ("quota", "set", scene.jwt, "--streams", "1"),
         ("tail", token),
     ):  # fmt: skip

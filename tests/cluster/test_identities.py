@@ -115,6 +115,7 @@ def cluster(folder: Path, tokens_file: Path, provider: str) -> Iterator[ProcessC
         "auth.oidc_issuer": ISSUER,
         "auth.oidc_audience": AUDIENCE,
         "auth.oidc_jwks": provider,
+        "auth.admins": "operator, etl, dan, bob, carol",
     }
     with started(folder, tokens_file, settings) as found:
         yield found

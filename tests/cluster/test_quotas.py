@@ -72,12 +72,12 @@ def people(cluster: ProcessCluster, folder: Path) -> Iterator[dict[str, LogClien
         name: client(cluster, token, folder / f"{name}.token") for name, token in tokens.items()
     }
     wait_for(lambda: knows(found["root"]), "the nodes to take the tokens up", PATIENCE_S)
-    operator = found["operator"]
-    operator.create_topic(TOPIC, SCHEMA)
-    operator.acl.grant("operator", [Right.ADMIN], EVERYTHING)
+    root = found["root"]
+    root.create_topic(TOPIC, SCHEMA)
+    root.acl.grant("operator", [Right.ADMIN], EVERYTHING)
     for name in NAMES:
-        operator.acl.grant(name, [Right.READ, Right.WRITE], topic_named(TOPIC))
-    for name in NAMES:
+        root.acl.grant(name, [Right.READ, Right.WRITE], topic_named(TOPIC))
+    for name in (*NAMES, "operator"):
         wait_for(lambda name=name: has_rights(found[name]), f"the rights of {name}", PATIENCE_S)
     yield found
     for each in found.values():

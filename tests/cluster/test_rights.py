@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,24 +17,29 @@ from raftlog.auth.caller import Caller, Means
 from raftlog.auth.rights import EVERYTHING, Kind, Resource, Right, topic_named
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
+from raftlog.config_tls import PemFiles
+from raftlog.core.types import CONTROLLER_GROUP
 from raftlog.errors import (
     Forbidden,
     GroupUnknown,
     InvalidOption,
-    LockedOut,
     NotLeader,
     RaftlogError,
     StoredValueInvalid,
     TopicNotFound,
+    Unauthenticated,
     WriterOfAnother,
 )
 from raftlog.machines.commands import EpochKey
+from raftlog.tls import Certificates, open_channel
 from raftlog.wire.calls import (
     CALLS,
     COMMIT_EPOCH,
+    SCRUB,
     SERVICE,
     ClusterDescription,
     CommitEpochCall,
+    ScrubCall,
     StreamedCall,
 )
 from raftlog.wire.codec import encode_request
@@ -115,6 +121,25 @@ class People:
             self._clients[name] = client(self._cluster, self.tokens[name], where)
         return self._clients[name]
 
+    def let_operator_act(self) -> None:
+        """By the first grant, which only an admin of the nodes can make."""
+        self["root"].acl.grant("operator", [Right.ADMIN, Right.CLUSTER], EVERYTHING)
+        with ExitStack() as stack:
+            channels = [
+                stack.enter_context(channel_to(self._cluster, node)) for node in self._cluster.pids
+            ]
+            know(self.tokens["operator"], channels)
+
+    @contextmanager
+    def without_grants(self) -> Iterator[None]:
+        """While nothing is granted, as before the first grant."""
+        root = self["root"]
+        for grant in root.acl.scan():
+            root.acl.revoke(grant.to, sorted(grant.rights), grant.resource)
+        wait_for(lambda: is_refused(self["operator"], "other"), "the grants to go", PATIENCE_S)
+        yield
+        self.let_operator_act()
+
     def close(self) -> None:
         for each in self._clients.values():
             each.close()
@@ -129,6 +154,7 @@ def people(cluster: ProcessCluster, folder: Path) -> Iterator[People]:
     for name in ("eve", "etl", "bob", "root"):
         found.add(name, *(["analysts"] if name == "bob" else []))
     wait_for(lambda: knows(found["root"]), "the nodes to take the tokens up", PATIENCE_S)
+    found.let_operator_act()
     operator = found["operator"]
     for name in ("made-by-operator", "trimmed", "other"):
         operator.create_topic(name, DDL)
@@ -143,11 +169,12 @@ def answers(of: LogClient) -> list[object]:
 
 
 def outcome(channel: grpc.Channel, call: str, frame: bytes, token: str) -> RaftlogError | bytes:
-    """What a node answers to the call of this token's owner: its error, or all its bytes."""
+    """What a node answers to the call of this token's owner, or to one without a token (""): its
+    error, or all its bytes."""
     name = _name_of(call)
     kind = "unary_stream" if isinstance(CALLS[name], StreamedCall) else "unary_unary"
     method = getattr(channel, kind)(f"/{SERVICE}/{name}")
-    metadata = (("authorization", f"Bearer {token.strip()}"),)
+    metadata = (("authorization", f"Bearer {token.strip()}"),) if token else ()
     try:
         answered = method(frame, timeout=PATIENCE_S, metadata=metadata)
         return answered if kind == "unary_unary" else b"".join(answered)
@@ -201,17 +228,16 @@ def state(operator: LogClient) -> object:
 # ---------------------------------------------------------------- the first grant
 
 
-def test_nobody_needs_a_right_until_the_first_is_granted_and_its_maker_stays_admin(
+def test_nothing_is_allowed_without_a_grant_and_the_last_one_that_goes_opens_nothing(
     people: People,
 ) -> None:
-    people["eve"].append("other", [{"id": 3, "text": "c"}])
-    with pytest.raises(LockedOut, match="first grant"):
-        people["operator"].acl.grant("etl", [Right.WRITE], topic_named("other"))
-    people["eve"].append("other", [{"id": 4, "text": "d"}])
-    people["operator"].acl.grant("operator", [Right.ADMIN], EVERYTHING)
-    wait_for(lambda: is_refused(people["eve"], "other"), "eve to be refused", PATIENCE_S)
-    with pytest.raises(LockedOut, match="their own"):
-        people["operator"].acl.revoke("operator", [Right.ADMIN], EVERYTHING)
+    with people.without_grants():
+        for name in ("eve", "operator"):
+            assert is_refused(people[name], "other"), name
+            with pytest.raises(Forbidden, match="does not have the right 'admin'"):
+                people[name].acl.grant(name, [Right.ADMIN], EVERYTHING)
+        people["root"].append("other", [{"id": 4, "text": "d"}])
+    assert is_refused(people["eve"], "other")
     with pytest.raises(Forbidden, match="'eve' does not have the right 'admin'"):
         people["eve"].acl.grant("eve", [Right.READ], topic_named("other"))
     root = people["root"]
@@ -268,7 +294,7 @@ def test_each_call_is_refused_to_who_has_all_rights_but_the_one(
         others = [each for each in Right if each not in (right, Right.ADMIN)]
         operator.acl.grant(f"no-{right}", others, EVERYTHING)
         operator.acl.grant(f"only-{right}", [right], EVERYTHING)
-    know(people, channels)
+    know(people.tokens["only-cluster"], channels)
     wanted = samples(people)
     before = state(operator)
     refused = set()
@@ -299,10 +325,30 @@ def test_each_call_is_refused_to_who_has_all_rights_but_the_one(
             assert not isinstance(said, Forbidden), (call, name, said)
 
 
-def know(people: People, channels: list[grpc.Channel]) -> None:
-    """Wait until every node knows the grants: the last one was for `only-cluster`."""
-    frame = samples(people)["Scrub"]
-    token = people.tokens["only-cluster"]
+def test_at_a_nodes_own_port_certificates_give_no_more_than_nodes_need(
+    cluster: ProcessCluster, people: People
+) -> None:
+    """It asks for certificates though clients show none (`tls.client_certificates`)."""
+    operator, folder = people["operator"], cluster.data / "tls"
+    before, wanted = state(operator), samples(people)
+    said: dict[str, dict[str, object]] = {}
+    for stem in ("node-2", "client"):
+        files = PemFiles(*(str(folder / name) for name in ("ca.pem", f"{stem}.pem", f"{stem}.key")))
+        pem = Certificates(files, files).current()
+        with open_channel(f"127.0.0.1:{cluster.port + NODES}", pem, ()) as channel:
+            said[stem] = {call: outcome(channel, call, wanted[call], "") for call in wanted}
+    assert {type(each) for each in said["client"].values()} == {Unauthenticated}
+    needed = {"ReportPlacement", "OpenKv"}
+    assert {call for call, each in said["node-2"].items() if not isinstance(each, Forbidden)} == (
+        needed
+    ), "it registers as itself alone"
+    assert state(operator) == before
+
+
+def know(token: str, channels: Sequence[grpc.Channel]) -> None:
+    """Wait until every node knows the grants, of which the last one was for this token's owner: the
+    right `cluster`."""
+    frame = encode_request(SCRUB, ScrubCall(groups=(CONTROLLER_GROUP,)), b"")
     for channel in channels:
         wait_for(
             lambda channel=channel: isinstance(outcome(channel, "Scrub", frame, token), bytes),
@@ -483,7 +529,7 @@ def test_refusals_and_grants_are_in_the_audit_log(people: People, folder: Path) 
 
     wait_for(there, "eve's refusal", PATIENCE_S)
     grants = [line for line in found if line["call"] == "PutKey" and line["outcome"] == "ok"]
-    assert {line["who"] for line in grants} == {"operator"}
+    assert {line["who"] for line in grants} == {"operator", "root"}
     assert all("raftlog/acl/" in json.dumps(line["what"]) for line in grants)
 
 

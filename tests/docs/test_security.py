@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.docs.pages import ROOT
 
 PAGE = ROOT / "SECURITY.md"
-SECTIONS = ["Whom raftlog trusts", "Promises", "What is not promised", "Reporting"]
+SECTIONS = ["Whom raftlog trusts", "Severities", "Promises", "What is not promised", "Reporting"]
 _TESTS = re.compile(r"Tests?: ((?:`[^`]+`(?:,\s+)?)+)\.$")
 _TEST_FILE = re.compile(r"`(tests/[^`]+)`")
 

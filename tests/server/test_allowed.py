@@ -3,22 +3,26 @@ or not at all, as it may after a restart."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
 import pytest
 
-from raftlog.auth.caller import Caller, Means
+from raftlog.auth import grant_keys, quota_keys
+from raftlog.auth.caller import Caller, Means, node_caller
 from raftlog.auth.rights import EVERYTHING, Right, topic_named
 from raftlog.config_auth import AuthSettings
-from raftlog.core.types import GroupId, NodeId
+from raftlog.core.types import NO_INDEX, GroupId, NodeId
 from raftlog.errors import Forbidden, GroupUnknown, NotLeader, RaftlogError, TopicRecreated
 from raftlog.machines.commands import CreateTopic, DeleteTopic, EpochKey, TopicInfo
 from raftlog.machines.schema import Field, Schema
 from raftlog.server.allowed import NEEDS, Allowed
 from raftlog.server.rights import Rights
-from raftlog.wire.calls import CALLS, COMMIT_EPOCH, CommitEpochCall
+from raftlog.wire import reader_positions
+from raftlog.wire.calls import CALLS, COMMIT_EPOCH, READ_KEYS, CommitEpochCall
 from raftlog.wire.codec import decode_request
+from raftlog.wire.kv_calls import ReadKeys
 from tests.fuzz.samples import frames
 from tests.multiraft.compaction_scene import topic_of
 from tests.multiraft.leading import THREE, TWO, LeadingNode
@@ -157,3 +161,32 @@ def test_entries_as_they_are_need_the_right_admin() -> None:
     node = LeadingNode(topics=1)
     for right, rejected in ((Right.READ, Forbidden), (Right.ADMIN, None)):
         assert verdicts(node, topic_of(1), EVE, right)["GetEntries"] is rejected
+
+
+def test_a_node_may_do_to_others_what_nodes_need_and_nothing_else() -> None:
+    """Any machine's certificate would be a full administrator's otherwise."""
+    node, topic = LeadingNode(topics=1), topic_of(1)
+    allowed = {name for name, rejected in verdicts(node, topic, node_caller(1)).items()
+               if rejected is None}  # fmt: skip
+    assert allowed == {"RegisterNode", "ReportPlacement", "OpenKv"}
+    assert verdicts(node, topic, node_caller(2))["RegisterNode"] is Forbidden, "as another node"
+
+
+@pytest.mark.parametrize(
+    ("prefix", "allowed"),
+    [
+        (grant_keys.KEY_PREFIX, True),
+        (quota_keys.KEY_PREFIX, True),
+        (reader_positions.KEY_PREFIX, True),
+        ("", False),
+        ("raftlog/", False),
+    ],
+)
+def test_a_node_reads_what_it_needs_of_the_store(prefix: str, allowed: bool) -> None:
+    call = ReadKeys(
+        group=GroupId(1), strong=True, at_least=NO_INDEX, exactly=NO_INDEX, prefix=prefix,
+        start="", end="", limit=10,
+    )  # fmt: skip
+    judge = judging(LeadingNode(topics=0), topic_of(1))
+    with nullcontext() if allowed else pytest.raises(Forbidden):
+        judge.check(node_caller(1), READ_KEYS.name, call)

@@ -28,6 +28,7 @@ def test_a_stream_goes_through_over_tls_under_its_identity(
                 f"tls.peer_port_offset={NODES}",
                 "tls.client_certificates=true",
                 f"auth.tokens_file={known}",
+                "auth.admins=job, client",
             ],
             tls=True,
         ) as cluster,

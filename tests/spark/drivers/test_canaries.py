@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from raftlog.auth.rights import Right, topic_named
 from tests.cluster.canaries import JWT_VARIABLE, WRONG_TOKEN, Planted, planted
 from tests.cluster.closed import client_by
 from tests.spark.conftest import need_streams, run_program
@@ -20,6 +21,7 @@ def test_no_secret_of_a_closed_cluster_shows_in_what_spark_writes(tmp_path: Path
         with client_by(scene.cluster, f"file:{scene.operator}") as client:
             for topic in ("came", "went"):
                 client.create_topic(topic, "id bigint")
+                client.acl.grant("ada", [Right.READ, Right.WRITE], topic_named(topic))
         done = run_program(
             *("-m", "tests.spark.canaries_run", str(plan_of(scene))),
             cwd=ROOT,
