@@ -19,7 +19,7 @@ from raftlog.client.forks import in_each_child
 from raftlog.client.groups import Groups
 from raftlog.client.watching import replies, watch_seconds
 from raftlog.core.types import CONTROLLER_GROUP, NO_INDEX, GroupId, LogIndex
-from raftlog.errors import IndexUnderflow, InvalidOption, UnknownSession, VersionConflict
+from raftlog.errors import IndexUnderflow, InvalidOption, VersionConflict
 from raftlog.machines.kv_commands import ANY_VERSION, KeyChange, KeyValue
 from raftlog.machines.limits import KEY_CHARACTERS_MAX, VALUE_BYTES_MAX
 from raftlog.wire.calls import (
@@ -77,7 +77,9 @@ class KeyValueStore:
     def _begin_again(self) -> None:
         """Also in a forked child: it must not number its writes as its parent does."""
         self._lock = threading.Lock()
-        self._session = NO_INDEX
+        self._session = ""
+        self._given_up = ""
+        """The session before, if one of its writes may still be done."""
         self._sequence = 0
 
     # ------------------------------------------------------------ writing
@@ -144,12 +146,13 @@ class KeyValueStore:
             )
             return self._write(group, DELETE_KEY, call).previous != NO_INDEX
 
-    def _next_write(self) -> tuple[GroupId, LogIndex, int]:
+    def _next_write(self) -> tuple[GroupId, str, int]:
         group = self._store(create=True)
         assert group is not None, "it was created"
-        if self._session == NO_INDEX:
-            call = OpenSessionCall(group=group)
+        if not self._session:
+            call = OpenSessionCall(group=group, ends=self._given_up)
             self._session = self._connection.call_leader(group, OPEN_SESSION, call).session
+            self._given_up = ""
             self._sequence = 0
         self._sequence += 1
         return group, self._session, self._sequence
@@ -159,12 +162,14 @@ class KeyValueStore:
     ) -> WriteReply:
         try:
             written = self._connection.call_leader(group, call, request)
-        except UnknownSession:
-            self._session = NO_INDEX
-            raise
         except VersionConflict as conflict:
             self._seen = LogIndex(max(self._seen, conflict.found))
             self._saw_absent = self._saw_absent or not conflict.found
+            raise
+        except BaseException:
+            # Not all of these have used up the number, and a write that was given up may be on its
+            # way. The next session ends this one, so that it is not done after what comes next.
+            self._session, self._given_up = "", self._session
             raise
         self._seen = max(self._seen, written.index)
         return written

@@ -73,8 +73,8 @@
     |   |-- UnknownSession          the key-value store has ended the session
     |   |-- VersionConflict         the key has another version than the write expects
     |   |-- PositionMoved           another reader of the group committed since
-    |   |-- SequenceGap             a producer's append arrived before its predecessor
-    |   |-- SequenceReused          other records under a producer's earlier sequence
+    |   |-- SequenceGap             a producer's or session's write arrived before its predecessor
+    |   |-- SequenceReused          other bytes under a producer's or session's earlier sequence
     |   |-- UnknownSchemaVersion    later than the topic's log knows yet: retriable
     |   |-- SchemaChanged           another alteration of the schema was faster
     |   |-- TooManyWriters          the topic's limit

@@ -58,12 +58,12 @@ class UnknownSession(WriteRefused):
     """The store has ended the session, because too many others wrote since. The write was not done
     by this attempt; an earlier one of the same write may have been."""
 
-    session: int
+    session: str
 
-    cause_text = "The key-value store does not remember session {session}."
+    cause_text = "The key-value store knows no session {session} of this caller."
     remedy_text = (
-        "Read the key to see whether the write was done, and write through a new client: a session "
-        "ends when 10,000 others were used since its last write."
+        "Read the key to see whether the write was done, and write through a new client: of 10,000 "
+        "sessions, whoever has most loses the one that is silent longest."
     )
 
 
@@ -71,7 +71,7 @@ class UnknownSession(WriteRefused):
 class SequencePassed(WriteRefused):
     """A late resend: its session has gone on to `last_sequence`."""
 
-    session: int
+    session: str
     sequence: int
     last_sequence: int
 

@@ -318,28 +318,32 @@ class UnknownProducer(WriteRefused):
 
 @dataclass(kw_only=True, eq=False)
 class SequenceGap(WriteRefused):
-    """An append with `sequence` came while `expected` was due. Nothing was appended."""
+    """A producer's append, or a write in a session of the key-value store, with `sequence` came
+    while `expected` was due. Nothing was written."""
 
     producer: str
     sequence: int
     expected: int
 
-    cause_text = "Producer {producer} sent sequence {sequence} before {expected}."
+    cause_text = "{producer} sent sequence {sequence} before {expected}."
     remedy_text = "The client resends from the expected sequence."
 
 
 @dataclass(kw_only=True, eq=False)
 class SequenceReused(WriteRefused):
-    """Other bytes under a used sequence. Taking them for a resend would lose them."""
+    """Other bytes under a used sequence of a producer, or of a session of the key-value store.
+    Taking them for a resend would lose them."""
 
     producer: str
     sequence: int
 
     cause_text = (
-        "Producer {producer} sent sequence {sequence} again with other records: two clients share "
-        "one producer id, or a retry changed its batch."
+        "{producer} sent sequence {sequence} again with other bytes: two clients share one "
+        "producer or session, or a retry changed what it sends."
     )
-    remedy_text = "Check the end of the topic, then continue with a new producer."
+    remedy_text = (
+        "Check the end of the topic, or the key, then continue with a new producer or client."
+    )
 
 
 @dataclass(kw_only=True, eq=False)

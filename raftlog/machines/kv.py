@@ -1,8 +1,10 @@
 """The key-value store's state machine: small values by key, and exactly-once writes of sessions.
 
 A client that gets no answer sends its write again. The machine remembers the last write of each
-session with what it came to, refusals too, so a repeat gets the first outcome however late it
-arrives (Raft dissertation, section 6.3). A session has one write in flight.
+session by a digest, with what it came to, refusals too, so a repeat gets the first outcome however
+late it arrives (Raft dissertation, section 6.3). A session has one write in flight, and belongs to
+the identity that opened it. Who has most sessions loses one when there are too many, so one
+identity cannot end those of another.
 
 The last changes are kept besides the state, for reads at an earlier index and for watchers. They
 decide no outcome and are no part of a snapshot: a machine made from one begins without any. States
@@ -44,7 +46,12 @@ from raftlog.machines.outcomes import (
 )
 from raftlog.machines.rules import known_rules, next_rules
 from raftlog.machines.state import KvState, SessionState
-from raftlog.machines.validity import malformed, problem_of_key_write, problem_of_snapshot_point
+from raftlog.machines.validity import (
+    malformed,
+    problem_of_key_write,
+    problem_of_session,
+    problem_of_snapshot_point,
+)
 
 CHANGES_KEPT = 10_000
 CHANGE_BYTES_KEPT = 16 * 1024 * 1024
@@ -65,6 +72,8 @@ class _Last(NamedTuple):
     """The last write of a session, and what it came to."""
 
     sequence: int
+    digest: bytes
+    """Of what it asked for (`_digest`)."""
     result: Result
     version: LogIndex
     """The key's version after it."""
@@ -72,7 +81,7 @@ class _Last(NamedTuple):
     """And before it."""
 
 
-_NO_WRITE = _Last(0, Result.DONE, NO_INDEX, NO_INDEX)
+_NO_WRITE = _Last(0, b"", Result.DONE, NO_INDEX, NO_INDEX)
 
 
 class _Change(NamedTuple):
@@ -93,8 +102,9 @@ class KvMachine:
         self._keys: list[str] = []
         """Those of `_values` in order."""
         self._byte_count = 0
-        self._sessions: OrderedDict[LogIndex, _Last] = OrderedDict()
-        """The longest silent first."""
+        self._sessions: dict[str, OrderedDict[str, _Last]] = {}
+        """By owner, its sessions: the longest silent first."""
+        self._session_count = 0
         self._last_index = NO_INDEX
         self._changes: deque[_Change] = deque()
         self._change_bytes = 0
@@ -114,8 +124,11 @@ class KvMachine:
         machine._keys = [each.key for each in state.keys]
         machine._byte_count = sum(map(_size, state.keys))
         for each in state.sessions:
-            last = _Last(each.sequence, Result(each.result), each.version, each.previous)
-            machine._sessions[each.session] = last
+            last = _Last(
+                each.sequence, each.digest, Result(each.result), each.version, each.previous
+            )
+            machine._sessions.setdefault(each.owner, OrderedDict())[each.session] = last
+        machine._session_count = len(state.sessions)
         machine._last_index = machine.changes_after = state.last_index
         return machine
 
@@ -128,12 +141,15 @@ class KvMachine:
             sessions=tuple(
                 SessionState(
                     session=session,
+                    owner=owner,
                     sequence=last.sequence,
+                    digest=last.digest,
                     result=int(last.result),
                     version=last.version,
                     previous=last.previous,
                 )
-                for session, last in self._sessions.items()
+                for owner, sessions in self._sessions.items()
+                for session, last in sessions.items()
             ),
         )
 
@@ -145,7 +161,7 @@ class KvMachine:
         self._last_index = index
         match command:
             case OpenSession():
-                return self._open_session(index)
+                return self._open_session(command)
             case PutKey() | DeleteKey():
                 return self._write(index, command)
             case Rules():
@@ -161,33 +177,55 @@ class KvMachine:
             case _:
                 assert_never(command)
 
-    def _open_session(self, index: LogIndex) -> SessionOpened:
-        self._sessions[index] = _NO_WRITE
-        if len(self._sessions) > self._limits.sessions_max:
-            self._sessions.popitem(last=False)
-        return SessionOpened(session=index)
+    def _open_session(self, command: OpenSession) -> SessionOpened | Refused:
+        problem = problem_of_session(command)
+        if problem is not None:
+            return malformed("OpenSession", problem)
+        if command.ends in self._sessions.get(command.owner, {}):
+            self._end_session(command.owner, command.ends)
+        own = self._sessions.setdefault(command.owner, OrderedDict())
+        if command.session not in own:
+            self._session_count += 1
+        own[command.session] = _NO_WRITE
+        if self._session_count > self._limits.sessions_max:
+            most = max(self._sessions, key=lambda owner: len(self._sessions[owner]))
+            self._end_session(most, next(iter(self._sessions[most])))
+        return SessionOpened(session=command.session)
+
+    def _end_session(self, owner: str, session: str) -> None:
+        del self._sessions[owner][session]
+        self._session_count -= 1
+        if not self._sessions[owner]:
+            del self._sessions[owner]
 
     def _write(self, index: LogIndex, command: KeyWrite) -> KeyWritten | Refused:
         problem = problem_of_key_write(command)
         if problem is not None:
             return malformed(type(command).__name__, problem)
-        last = self._sessions.get(command.session)
+        own = self._sessions.get(command.owner, OrderedDict())
+        last = own.get(command.session)
         if last is None:
             return refused("UnknownSession", session=command.session)
-        self._sessions.move_to_end(command.session)
-        if command.sequence < last.sequence:
+        digest = _digest(command)
+        session, sequence = command.session, command.sequence
+        if sequence < last.sequence:
             return refused(
                 "SequencePassed",
-                session=command.session,
-                sequence=command.sequence,
+                session=session,
+                sequence=sequence,
                 last_sequence=last.sequence,
             )
+        if sequence > last.sequence + 1:
+            due = last.sequence + 1
+            return refused("SequenceGap", producer=session, sequence=sequence, expected=due)
+        if sequence == last.sequence and digest != last.digest:
+            return refused("SequenceReused", producer=session, sequence=sequence)
+        own.move_to_end(command.session)
         if command.sequence > last.sequence:
-            last = self._judge(index, command)
-            self._sessions[command.session] = last
+            last = own[command.session] = self._judge(index, command, digest)
         return self._outcome(command, last)
 
-    def _judge(self, index: LogIndex, command: KeyWrite) -> _Last:
+    def _judge(self, index: LogIndex, command: KeyWrite, digest: bytes) -> _Last:
         """Do what the write asks for, if its condition holds and there is room."""
         before = self._values.get(command.key)
         found = before.version if before is not None else NO_INDEX
@@ -199,10 +237,11 @@ class KvMachine:
             after = KeyValue(command.key, index, command.value)
             result = self._room(before, after)
         if result is not Result.DONE:
-            return _Last(command.sequence, result, found, found)
+            return _Last(command.sequence, digest, result, found, found)
         if before is not None or after is not None:
             self._set(index, command.key, before, after)
-        return _Last(command.sequence, result, after.version if after else NO_INDEX, found)
+        version = after.version if after else NO_INDEX
+        return _Last(command.sequence, digest, result, version, found)
 
     def _room(self, before: KeyValue | None, after: KeyValue) -> Result:
         if before is None and len(self._keys) >= self._limits.keys_max:
@@ -307,10 +346,25 @@ class KvMachine:
             digest.text(key)
             digest.number(self._values[key].version)
             digest.raw(self._values[key].value)
-        for session, last in self._sessions.items():
-            for number in (session, last.sequence, int(last.result), last.version, last.previous):
-                digest.number(number)
+        for owner, sessions in self._sessions.items():
+            for session, last in sessions.items():
+                digest.text(owner)
+                digest.text(session)
+                digest.raw(last.digest)
+                for number in (last.sequence, int(last.result), last.version, last.previous):
+                    digest.number(number)
         return digest.finish()
+
+
+def _digest(command: KeyWrite) -> bytes:
+    """Of all that a write asks for."""
+    digest = StateDigest()
+    digest.text(type(command).__name__)
+    digest.text(command.key)
+    digest.number(command.expected)
+    if isinstance(command, PutKey):
+        digest.raw(command.value)
+    return digest.finish()
 
 
 def _size(pair: KeyValue | None) -> int:

@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 from raftlog.core.types import LogIndex
 
+SESSION_CHARACTERS = 32
+"""Of a session's id: 128 random bits. Who does not know it cannot write in the session."""
+
 ANY_VERSION = -1
 """What a write expects that is done whatever version the key has."""
 
@@ -47,17 +50,27 @@ class KeyChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSession:
-    """Begin a session of writes. Its id is the index of this entry, so it is never used again."""
+    """Begin a session of writes."""
+
+    session: str
+    """`SESSION_CHARACTERS` hexadecimal digits, which the leader draws at random."""
+    owner: str
+    """Who opens it, and alone may write in it; "": callers are not asked who they are."""
+    ends: str
+    """A session of the same owner to end before, so that none of its writes is done late; "":
+    none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutKey:
     """Write a value, if the key has the version that is expected."""
 
-    session: LogIndex
+    session: str
+    owner: str
+    """Who writes: as in `OpenSession`."""
     sequence: int
-    """The number of the write in its session, from 1. A repeated one is answered with the first
-    outcome, and changes nothing."""
+    """The number of the write in its session: 1 more than that of the one before, from 1. A
+    repeated one is answered with the first outcome, and changes nothing."""
     key: str
     value: bytes
     expected: int
@@ -68,7 +81,8 @@ class PutKey:
 class DeleteKey:
     """Remove a key, if it has the version that is expected. An absent one is no error."""
 
-    session: LogIndex
+    session: str
+    owner: str
     sequence: int
     key: str
     expected: int

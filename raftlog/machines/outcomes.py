@@ -196,7 +196,7 @@ class KvCreated:
 class SessionOpened:
     """A session of writes to the key-value store."""
 
-    session: LogIndex
+    session: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -170,9 +170,12 @@ class TopicState:
 class SessionState:
     """A session of writes, with what its last one came to."""
 
-    session: LogIndex
+    session: str
+    owner: str
     sequence: int
     """Of its last write; 0: there was none."""
+    digest: bytes
+    """Of what that asked for; b"": there was none."""
     result: int
     """A `raftlog.machines.kv.Result`."""
     version: LogIndex
@@ -188,7 +191,7 @@ class KvState:
     keys: tuple[KeyValue, ...]
     """By key."""
     sessions: tuple[SessionState, ...]
-    """The longest silent first."""
+    """By owner, the longest silent first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from raftlog.machines.commands import TopicInfo
 from raftlog.machines.digest import DIGEST_BYTES
 from raftlog.machines.evolution import problem_of_schema
 from raftlog.machines.kv import Result
+from raftlog.machines.kv_commands import SESSION_CHARACTERS
 from raftlog.machines.rules import RULES_FIRST
 from raftlog.machines.state import (
     AgesState,
@@ -58,10 +59,13 @@ def problem_of_kv_state(state: KvState) -> str | None:
     keys = [each.key for each in state.keys]
     if keys != sorted(keys) or "" in keys:
         return "keys that are not in order"
-    versions = [each.version for each in state.keys] + [each.session for each in state.sessions]
-    if any(not 0 < version <= state.last_index for version in versions):
-        return f"a version or session that is not between 0 and entry {state.last_index}"
+    if any(not 0 < each.version <= state.last_index for each in state.keys):
+        return f"a version that is not between 0 and entry {state.last_index}"
     for each in state.sessions:
+        if len(each.session) != SESSION_CHARACTERS:
+            return f"a session whose id has {len(each.session)} characters"
+        if len(each.digest) != (DIGEST_BYTES if each.sequence else 0):
+            return f"a session whose last write has a digest of {len(each.digest)} bytes"
         numbers = (each.sequence, each.version, each.previous)
         if each.result not in set(Result):
             return f"a result of {each.result}"

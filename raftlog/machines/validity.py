@@ -36,7 +36,13 @@ from raftlog.machines.commands import (
     Trim,
 )
 from raftlog.machines.evolution import problem_of_changes, problem_of_schema
-from raftlog.machines.kv_commands import ANY_VERSION, KeyWrite, PutKey
+from raftlog.machines.kv_commands import (
+    ANY_VERSION,
+    SESSION_CHARACTERS,
+    KeyWrite,
+    OpenSession,
+    PutKey,
+)
 from raftlog.machines.limits import (
     BATCH_BYTES_MAX,
     BATCH_RECORDS_MAX,
@@ -228,6 +234,13 @@ def problem_of_topic(command: CreateTopic) -> str | None:
         or _text_problem("incarnation", command.incarnation)
         or _time_problem(command.timestamp_us)
     )
+
+
+def problem_of_session(command: OpenSession) -> str | None:
+    """What is invalid about the command, or None."""
+    if len(command.session) != SESSION_CHARACTERS:
+        return f"session has {len(command.session)} characters; it has {SESSION_CHARACTERS}"
+    return None
 
 
 def problem_of_key_write(command: KeyWrite) -> str | None:

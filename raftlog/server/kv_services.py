@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
 
 from raftlog.auth import grant_keys, quota_keys
@@ -20,6 +21,7 @@ from raftlog.machines.commands import CreateKv
 from raftlog.machines.group_info import KvInfo, label_of
 from raftlog.machines.kv import KvMachine
 from raftlog.machines.kv_commands import (
+    SESSION_CHARACTERS,
     DeleteKey,
     KeyChange,
     KeyValue,
@@ -95,15 +97,17 @@ class KvServices:
     # ------------------------------------------------------------ writing
 
     async def open_session(self, call: calls.OpenSessionCall) -> SessionOpened:
-        """A new session of writes."""
-        return accepted(
-            SessionOpened, await self._node.propose(self._here(call.group), OpenSession())
+        """A new session of writes, with an id that nobody can guess."""
+        command = OpenSession(
+            session=secrets.token_hex(SESSION_CHARACTERS // 2), owner=_owner(), ends=call.ends
         )
+        return accepted(SessionOpened, await self._node.propose(self._here(call.group), command))
 
     async def put_key(self, call: calls.PutKeyCall) -> calls.WriteReply:
         """Write a value; answered once it is durable on a majority and applied here."""
         command = PutKey(
             session=call.session,
+            owner=_owner(),
             sequence=call.sequence,
             key=call.key,
             value=call.value,
@@ -117,7 +121,11 @@ class KvServices:
     async def delete_key(self, call: calls.DeleteKeyCall) -> calls.WriteReply:
         """Remove a key; answered as a put is."""
         command = DeleteKey(
-            session=call.session, sequence=call.sequence, key=call.key, expected=call.expected
+            session=call.session,
+            owner=_owner(),
+            sequence=call.sequence,
+            key=call.key,
+            expected=call.expected,
         )
         return await self._write(self._here(call.group), command)
 
@@ -291,3 +299,9 @@ def _pieces(changes: tuple[KeyChange, ...], index: LogIndex) -> Iterator[calls.K
             yield calls.KeyChanges(index=change.index, changes=tuple(piece))
             piece, byte_count = [], 0
     yield calls.KeyChanges(index=index, changes=tuple(piece))
+
+
+def _owner() -> str:
+    """Whose a session is that the call opens or writes in."""
+    who = caller()
+    return "" if who is None else who.identity

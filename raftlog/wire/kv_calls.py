@@ -27,9 +27,12 @@ class KvReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSessionCall:
-    """Leader: a new session of writes. One whose answer is lost is never used."""
+    """Leader: a new session of writes, which belongs to the caller. One whose answer is lost is
+    never used."""
 
     group: GroupId
+    ends: str
+    """A session of the caller's to end before; "": none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +40,7 @@ class PutKeyCall:
     """Leader."""
 
     group: GroupId
-    session: LogIndex
+    session: str
     sequence: int
     key: str
     value: bytes
@@ -49,7 +52,7 @@ class DeleteKeyCall:
     """Leader."""
 
     group: GroupId
-    session: LogIndex
+    session: str
     sequence: int
     key: str
     expected: int

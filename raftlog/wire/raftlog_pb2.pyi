@@ -2033,34 +2033,44 @@ class CreateKv(_message.Message):
     def __init__(self, voters: _Optional[_Iterable[int]] = ..., timestamp_us: _Optional[int] = ...) -> None: ...
 
 class OpenSession(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("session", "owner", "ends")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    ENDS_FIELD_NUMBER: _ClassVar[int]
+    session: str
+    owner: str
+    ends: str
+    def __init__(self, session: _Optional[str] = ..., owner: _Optional[str] = ..., ends: _Optional[str] = ...) -> None: ...
 
 class PutKey(_message.Message):
-    __slots__ = ("session", "sequence", "key", "value", "expected")
+    __slots__ = ("session", "sequence", "key", "value", "expected", "owner")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
-    session: int
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    session: str
     sequence: int
     key: str
     value: bytes
     expected: int
-    def __init__(self, session: _Optional[int] = ..., sequence: _Optional[int] = ..., key: _Optional[str] = ..., value: _Optional[bytes] = ..., expected: _Optional[int] = ...) -> None: ...
+    owner: str
+    def __init__(self, session: _Optional[str] = ..., sequence: _Optional[int] = ..., key: _Optional[str] = ..., value: _Optional[bytes] = ..., expected: _Optional[int] = ..., owner: _Optional[str] = ...) -> None: ...
 
 class DeleteKey(_message.Message):
-    __slots__ = ("session", "sequence", "key", "expected")
+    __slots__ = ("session", "sequence", "key", "expected", "owner")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
-    session: int
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    session: str
     sequence: int
     key: str
     expected: int
-    def __init__(self, session: _Optional[int] = ..., sequence: _Optional[int] = ..., key: _Optional[str] = ..., expected: _Optional[int] = ...) -> None: ...
+    owner: str
+    def __init__(self, session: _Optional[str] = ..., sequence: _Optional[int] = ..., key: _Optional[str] = ..., expected: _Optional[int] = ..., owner: _Optional[str] = ...) -> None: ...
 
 class KvCreated(_message.Message):
     __slots__ = ("kv", "existed")
@@ -2073,8 +2083,8 @@ class KvCreated(_message.Message):
 class SessionOpened(_message.Message):
     __slots__ = ("session",)
     SESSION_FIELD_NUMBER: _ClassVar[int]
-    session: int
-    def __init__(self, session: _Optional[int] = ...) -> None: ...
+    session: str
+    def __init__(self, session: _Optional[str] = ...) -> None: ...
 
 class WriteReply(_message.Message):
     __slots__ = ("version", "previous", "index")
@@ -2097,18 +2107,22 @@ class KeyValue(_message.Message):
     def __init__(self, key: _Optional[str] = ..., version: _Optional[int] = ..., value: _Optional[bytes] = ...) -> None: ...
 
 class SessionState(_message.Message):
-    __slots__ = ("session", "sequence", "result", "version", "previous")
+    __slots__ = ("session", "sequence", "result", "version", "previous", "owner", "digest")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     RESULT_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_FIELD_NUMBER: _ClassVar[int]
-    session: int
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    session: str
     sequence: int
     result: int
     version: int
     previous: int
-    def __init__(self, session: _Optional[int] = ..., sequence: _Optional[int] = ..., result: _Optional[int] = ..., version: _Optional[int] = ..., previous: _Optional[int] = ...) -> None: ...
+    owner: str
+    digest: bytes
+    def __init__(self, session: _Optional[str] = ..., sequence: _Optional[int] = ..., result: _Optional[int] = ..., version: _Optional[int] = ..., previous: _Optional[int] = ..., owner: _Optional[str] = ..., digest: _Optional[bytes] = ...) -> None: ...
 
 class KvState(_message.Message):
     __slots__ = ("rules", "last_index", "keys", "sessions")
@@ -2137,10 +2151,12 @@ class KvReply(_message.Message):
     def __init__(self, kvs: _Optional[_Iterable[_Union[KvInfo, _Mapping]]] = ...) -> None: ...
 
 class OpenSessionCall(_message.Message):
-    __slots__ = ("group",)
+    __slots__ = ("group", "ends")
     GROUP_FIELD_NUMBER: _ClassVar[int]
+    ENDS_FIELD_NUMBER: _ClassVar[int]
     group: int
-    def __init__(self, group: _Optional[int] = ...) -> None: ...
+    ends: str
+    def __init__(self, group: _Optional[int] = ..., ends: _Optional[str] = ...) -> None: ...
 
 class PutKeyCall(_message.Message):
     __slots__ = ("group", "session", "sequence", "key", "value", "expected")
@@ -2151,12 +2167,12 @@ class PutKeyCall(_message.Message):
     VALUE_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
     group: int
-    session: int
+    session: str
     sequence: int
     key: str
     value: bytes
     expected: int
-    def __init__(self, group: _Optional[int] = ..., session: _Optional[int] = ..., sequence: _Optional[int] = ..., key: _Optional[str] = ..., value: _Optional[bytes] = ..., expected: _Optional[int] = ...) -> None: ...
+    def __init__(self, group: _Optional[int] = ..., session: _Optional[str] = ..., sequence: _Optional[int] = ..., key: _Optional[str] = ..., value: _Optional[bytes] = ..., expected: _Optional[int] = ...) -> None: ...
 
 class DeleteKeyCall(_message.Message):
     __slots__ = ("group", "session", "sequence", "key", "expected")
@@ -2166,11 +2182,11 @@ class DeleteKeyCall(_message.Message):
     KEY_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
     group: int
-    session: int
+    session: str
     sequence: int
     key: str
     expected: int
-    def __init__(self, group: _Optional[int] = ..., session: _Optional[int] = ..., sequence: _Optional[int] = ..., key: _Optional[str] = ..., expected: _Optional[int] = ...) -> None: ...
+    def __init__(self, group: _Optional[int] = ..., session: _Optional[str] = ..., sequence: _Optional[int] = ..., key: _Optional[str] = ..., expected: _Optional[int] = ...) -> None: ...
 
 class ReadKeys(_message.Message):
     __slots__ = ("group", "strong", "at_least", "exactly", "prefix", "start", "end", "limit")

@@ -18,16 +18,18 @@ from raftlog.auth.rights import EVERYTHING, Kind, Resource, Right, topic_named
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.config_tls import PemFiles
-from raftlog.core.types import CONTROLLER_GROUP
+from raftlog.core.types import CONTROLLER_GROUP, GroupId
 from raftlog.errors import (
     Forbidden,
     GroupUnknown,
     InvalidOption,
     NotLeader,
     RaftlogError,
+    SequenceGap,
     StoredValueInvalid,
     TopicNotFound,
     Unauthenticated,
+    UnknownSession,
     WriterOfAnother,
 )
 from raftlog.machines.commands import EpochKey
@@ -35,6 +37,7 @@ from raftlog.tls import Certificates, open_channel
 from raftlog.wire.calls import (
     CALLS,
     COMMIT_EPOCH,
+    PUT_KEY,
     SCRUB,
     SERVICE,
     ClusterDescription,
@@ -43,7 +46,7 @@ from raftlog.wire.calls import (
     StreamedCall,
 )
 from raftlog.wire.codec import encode_request
-from raftlog.wire.kv_calls import KEYS_PER_PAGE_MAX
+from raftlog.wire.kv_calls import KEYS_PER_PAGE_MAX, PutKeyCall
 from tests.cli.command import run
 from tests.cluster.closed import (
     NODES,
@@ -343,6 +346,39 @@ def test_at_a_nodes_own_port_certificates_give_no_more_than_nodes_need(
         needed
     ), "it registers as itself alone"
     assert state(operator) == before
+
+
+def test_nobody_writes_in_a_session_of_another(people: People) -> None:
+    """Who knew its number could have a revoke answered that was not done."""
+    operator, other = people["operator"], people["no-alter"]
+    operator.acl.grant("no-alter", [Right.READ, Right.WRITE], Resource(Kind.KEYS, "shared/"))
+    wait_for(lambda: may_put(other, "shared/other"), "the right to write", PATIENCE_S)
+    store = operator.kv
+    store.put("shared/operator", b"1")
+    call = PutKeyCall(
+        group=GroupId(store._group or 0),
+        session=store._session,
+        sequence=store._sequence + 1,
+        key="shared/other",
+        value=b"of another",
+        expected=-1,
+    )
+    with pytest.raises(UnknownSession):
+        other._connection.call_leader(call.group, PUT_KEY, call)
+    with pytest.raises(SequenceGap):
+        operator._connection.call_leader(call.group, PUT_KEY, replace(call, sequence=1 << 62))
+    store.put("shared/operator", b"2")
+    found = store.get("shared/operator")
+    assert found is not None
+    assert found.value == b"2"
+
+
+def may_put(of: LogClient, key: str) -> bool:
+    try:
+        of.kv.put(key, b"")
+    except Forbidden:
+        return False
+    return True
 
 
 def know(token: str, channels: Sequence[grpc.Channel]) -> None:

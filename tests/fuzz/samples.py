@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 import pyarrow as pa
 
@@ -163,11 +164,12 @@ def _of_members(group: GroupId) -> dict[str, object]:
 
 def _of_groups(group: GroupId) -> dict[str, object]:
     """The store's are asked of a group that is none."""
+    written: dict[str, Any] = {"session": "1", "sequence": 1, "key": "k", "expected": -1}
     return {
         "OpenKv": OpenKv(create=False),
-        "OpenSession": OpenSessionCall(group=group),
-        "PutKey": PutKeyCall(group=group, session=1, sequence=1, key="k", value=b"v", expected=-1),
-        "DeleteKey": DeleteKeyCall(group=group, session=1, sequence=1, key="k", expected=-1),
+        "OpenSession": OpenSessionCall(group=group, ends=""),
+        "PutKey": PutKeyCall(group=group, **written, value=b"v"),
+        "DeleteKey": DeleteKeyCall(group=group, **written),
         "ReadKeys": ReadKeys(
             group=group,
             strong=True,

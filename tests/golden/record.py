@@ -256,11 +256,11 @@ class Script:
     def key_values(self) -> None:
         create = c.CreateKv(voters=(NODE,), timestamp_us=self.tick())
         group = self.node.write(CONTROLLER_GROUP, create).kv.group
-        session = self.node.write(group, OpenSession()).session
+        session = self.node.write(group, OpenSession(session="5" * 32, owner="", ends="")).session
         for sequence, key in enumerate(("a", "b/1", "b/2"), 1):
-            put = PutKey(session=session, sequence=sequence, key=key, value=b"1", expected=-1)
-            self.node.write(group, put)
-        delete = DeleteKey(session=session, sequence=4, key="b/1", expected=-1)
+            given = {"session": session, "owner": "", "sequence": sequence, "expected": -1}
+            self.node.write(group, PutKey(**given, key=key, value=b"1"))
+        delete = DeleteKey(session=session, owner="", sequence=4, key="b/1", expected=-1)
         self.node.write(group, delete)
         self.node.write(group, c.SnapshotPoint(keep_from=LogIndex(1)))
 

@@ -113,7 +113,7 @@ KNOWN: list[tuple[Outcome, bytes]] = [
     (ParentsSet(parents=(NodeId(1), NodeId(4))), b"26(1=[2 1 4;)"),
     (SchemaSet(version=2), b"27(1=2;)"),
     (KvCreated(kv=KV, existed=True), b"40(1=41(1=9;2=[2 1 2;3=5;4=1;);2=1;)"),
-    (SessionOpened(session=LogIndex(6)), b"42(1=6;)"),
+    (SessionOpened(session="6"), b"42(1=1:6;)"),
     (KeyWritten(version=LogIndex(8), previous=LogIndex(7)), b"43(1=8;2=7;)"),
     (refused("WriterForgotten", writer="u"), b"1(25:1=1:u;)"),
     (

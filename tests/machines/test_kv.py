@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -37,16 +38,18 @@ class Store:
         self.machine = KvMachine(INFO, limits)
         self.index = 0
         self.sequence = 0
+        self.owner = ""
         self.session = self.open()
 
     def apply(self, command: KvCommand) -> KvOutcome:
         self.index += 1
         return self.machine.apply(LogIndex(self.index), command)
 
-    def open(self) -> LogIndex:
-        outcome = self.apply(OpenSession())
-        assert isinstance(outcome, SessionOpened)
-        return outcome.session
+    def open(self, owner: str = "", ends: str = "") -> str:
+        session = f"{self.index:032x}"
+        outcome = self.apply(OpenSession(session=session, owner=owner, ends=ends))
+        assert outcome == SessionOpened(session=session)
+        return session
 
     def put(self, key: str, value: bytes = b"", expected: int = ANY_VERSION) -> KvOutcome:
         self.sequence += 1
@@ -54,13 +57,24 @@ class Store:
 
     def a_put(self, key: str, value: bytes = b"", expected: int = ANY_VERSION) -> PutKey:
         return PutKey(
-            session=self.session, sequence=self.sequence, key=key, value=value, expected=expected
+            session=self.session,
+            owner=self.owner,
+            sequence=self.sequence,
+            key=key,
+            value=value,
+            expected=expected,
         )
 
     def delete(self, key: str, expected: int = ANY_VERSION) -> KvOutcome:
         self.sequence += 1
         return self.apply(
-            DeleteKey(session=self.session, sequence=self.sequence, key=key, expected=expected)
+            DeleteKey(
+                session=self.session,
+                owner=self.owner,
+                sequence=self.sequence,
+                key=key,
+                expected=expected,
+            )
         )
 
     def pairs(
@@ -109,6 +123,7 @@ def test_a_refusal_is_remembered_so_a_late_resend_of_it_is_not_done() -> None:
     late = store.a_put("a", b"2", expected=0)
     other = Store.__new__(Store)
     other.machine, other.index, other.sequence = store.machine, store.index, 0
+    other.owner = ""
     other.session = other.open()
     other.delete("a")
     store.index = other.index
@@ -127,16 +142,81 @@ def test_a_resend_after_the_next_write_of_its_session_is_refused() -> None:
     assert store.pairs()[0].value == b"2"
 
 
-def test_the_session_that_is_silent_longest_ends_and_its_id_never_comes_back() -> None:
+def test_the_session_that_is_silent_longest_ends() -> None:
     store = Store(KvLimits(sessions_max=2))
     second = store.open()
     store.put("a")
     store.open()
-    found = store.apply(
-        PutKey(session=second, sequence=1, key="b", value=b"", expected=ANY_VERSION)
-    )
+    found = store.apply(a_put(second))
     assert found == Refused(code="UnknownSession", values=(("session", second),))
     assert isinstance(store.put("c"), KeyWritten)
+
+
+def a_put(session: str, owner: str = "", sequence: int = 1, value: bytes = b"") -> PutKey:
+    return PutKey(
+        session=session, owner=owner, sequence=sequence, key="b", value=value, expected=ANY_VERSION
+    )
+
+
+def code(outcome: KvOutcome) -> str:
+    return outcome.code if isinstance(outcome, Refused) else ""
+
+
+def test_who_has_most_sessions_loses_one_so_nobody_ends_those_of_others() -> None:
+    store = Store(KvLimits(sessions_max=5))
+    adas = store.open("ada")
+    eves = [store.open("eve") for _ in range(20)]
+    assert code(store.apply(a_put(adas, "ada"))) == ""
+    assert code(store.put("a")) == "", "nor those of callers without a name"
+    alive = [session for session in eves if not code(store.apply(a_put(session, "eve")))]
+    assert alive == eves[-3:]
+
+
+def test_a_session_is_its_owners_alone() -> None:
+    store = Store()
+    session = store.open("ada")
+    for owner in ("eve", ""):
+        assert code(store.apply(a_put(session, owner))) == "UnknownSession"
+        store.open(owner, ends=session)
+    assert code(store.apply(a_put(session, "ada"))) == ""
+
+
+def test_the_next_session_ends_the_one_that_was_given_up() -> None:
+    """So a write that is still on its way is not done after what the client writes next."""
+    store = Store()
+    former, late = store.session, a_put(store.session)
+    store.session = store.open(ends=former)
+    assert code(store.put("b", b"newer")) == ""
+    assert code(store.apply(late)) == "UnknownSession"
+    assert [each.value for each in store.pairs()] == [b"newer"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"value": b"2"},
+        {"key": "a"},
+        {"expected": 0},
+    ],
+)
+def test_another_write_under_a_used_number_is_no_repeat(other: dict[str, Any]) -> None:
+    store = Store()
+    first = a_put(store.session, value=b"1")
+    written = store.apply(first)
+    assert store.apply(first) == written
+    assert code(store.apply(dataclasses.replace(first, **other))) == "SequenceReused"
+    deleted = DeleteKey(
+        session=first.session, owner="", sequence=1, key=first.key, expected=first.expected
+    )
+    assert code(store.apply(deleted)) == "SequenceReused"
+    assert [each.value for each in store.pairs()] == [b"1"]
+
+
+@pytest.mark.parametrize("sequence", [2, 1 << 62])
+def test_a_number_that_is_not_the_next_one_blocks_no_session(sequence: int) -> None:
+    store = Store()
+    assert code(store.apply(a_put(store.session, sequence=sequence))) == "SequenceGap"
+    assert code(store.put("a")) == ""
 
 
 def test_the_bounds_refuse_what_would_exceed_them_and_nothing_else() -> None:
@@ -153,11 +233,12 @@ def test_the_bounds_refuse_what_would_exceed_them_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        PutKey(session=LogIndex(1), sequence=0, key="a", value=b"", expected=0),
-        PutKey(session=LogIndex(1), sequence=1, key="", value=b"", expected=0),
-        PutKey(session=LogIndex(1), sequence=1, key="a" * 1025, value=b"", expected=0),
-        PutKey(session=LogIndex(1), sequence=1, key="a", value=b"1" * 65_537, expected=0),
-        DeleteKey(session=LogIndex(1), sequence=1, key="a", expected=-2),
+        PutKey(session="0" * 32, owner="", sequence=0, key="a", value=b"", expected=0),
+        PutKey(session="0" * 32, owner="", sequence=1, key="", value=b"", expected=0),
+        PutKey(session="0" * 32, owner="", sequence=1, key="a" * 1025, value=b"", expected=0),
+        PutKey(session="0" * 32, owner="", sequence=1, key="a", value=b"1" * 65_537, expected=0),
+        DeleteKey(session="0" * 32, owner="", sequence=1, key="a", expected=-2),
+        OpenSession(session="0" * 31, owner="", ends=""),
     ],
 )
 def test_what_the_rules_cannot_judge_is_refused(command: KvCommand) -> None:
@@ -176,21 +257,25 @@ def test_a_scan_is_of_a_prefix_and_a_range_in_order() -> None:
     assert [each.key for each in store.pairs(start="b", end="b/3")] == ["b", "b/1", "b/2"]
 
 
-def random_command(chance: Random, store: Store, sessions: list[LogIndex]) -> KvCommand:
+def random_command(chance: Random, store: Store, sessions: dict[str, int]) -> KvCommand:
+    """`sessions`: by id, the number of its last write."""
     key = chance.choice("abcde") * chance.randint(1, 2)
     expected = chance.choice([ANY_VERSION, ANY_VERSION, 0, max(0, store.index - 3)])
-    store.sequence += 1
-    session, sequence = chance.choice(sessions), store.sequence - chance.choice([0, 0, 1, 30])
-    match chance.randrange(6):
-        case 0:
-            return OpenSession()
-        case 1:
-            return DeleteKey(session=session, sequence=sequence, key=key, expected=expected)
-        case _:
-            value = chance.randbytes(chance.randint(0, 4))
-            return PutKey(
-                session=session, sequence=sequence, key=key, value=value, expected=expected
-            )
+    if chance.randrange(6) == 0:
+        return OpenSession(session=f"{store.index:032x}", owner="", ends="")
+    session, step = chance.choice(list(sessions)), chance.choice([1, 1, 1, 1, 1, 1, 0, 2, -1])
+    sequence = max(1, sessions[session] + step)
+    sessions[session] += sequence == sessions[session] + 1
+    given: dict[str, Any] = {
+        "session": session,
+        "owner": "",
+        "sequence": sequence,
+        "key": key,
+        "expected": expected,
+    }
+    if chance.randrange(5) == 0:
+        return DeleteKey(**given)
+    return PutKey(**given, value=chance.randbytes(chance.randint(0, 4)))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -200,11 +285,11 @@ def test_the_state_at_every_kept_index_is_what_it_was_then(
     monkeypatch.setattr(kv, "CHANGES_KEPT", 30)
     chance, store = Random(seed), Store()
     then: dict[int, list[KeyValue]] = {1: []}
-    sessions = [store.session]
+    sessions = {store.session: 0}
     for _ in range(200):
         outcome = store.apply(random_command(chance, store, sessions))
         if isinstance(outcome, SessionOpened):
-            sessions.append(outcome.session)
+            sessions[outcome.session] = 0
         then[store.index] = store.pairs()
     kept = [index for index in then if store.machine.knows(LogIndex(index))]
     assert len(kept) >= 30
@@ -224,12 +309,12 @@ def test_a_machine_made_from_its_state_goes_on_as_the_same(seed: int) -> None:
     limits = KvLimits(keys_max=6, bytes_max=20, sessions_max=3)
     chance, store = Random(seed), Store(limits)
     again = KvMachine.restore(INFO, store.machine.state(), limits)
-    sessions = [store.session]
+    sessions = {store.session: 0}
     for _ in range(200):
         command = random_command(chance, store, sessions)
         outcome = store.apply(decode_command(encode_command(command, None)))
         if isinstance(outcome, SessionOpened):
-            sessions.append(outcome.session)
+            sessions[outcome.session] = 0
         assert again.apply(LogIndex(store.index), command) == outcome
         assert encode_outcome(outcome)
         assert again.fingerprint() == store.machine.fingerprint()
@@ -252,6 +337,8 @@ def test_a_state_that_no_machine_has_is_a_clear_error() -> None:
         ("between 0 and entry 2", replace(state, last_index=LogIndex(2))),
         ("sessions, of which", replace(state, sessions=state.sessions * 2)),
         ("a result of 9", replace(state, sessions=(replace(state.sessions[0], result=9),))),
+        ("id has 3", replace(state, sessions=(replace(state.sessions[0], session="abc"),))),
+        ("a digest of 0", replace(state, sessions=(replace(state.sessions[0], digest=b""),))),
         ("a number of -1", replace(state, rules=0)),
     ):
         with pytest.raises(MalformedRequest, match=what):

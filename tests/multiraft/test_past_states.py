@@ -29,6 +29,7 @@ from tests.storage.disks import flipped
 
 GROUP = GroupId(1)
 INFO = KvInfo(group=GROUP, voters=(NodeId(1),), created_us=1, rules=RULES_LATEST)
+SESSION = "5" * 32
 IDLE_TICKS = 3
 CHANGES = 4
 KEYS = 6
@@ -49,7 +50,7 @@ class Store(Scene):
         self.sequence = 0
         self.over: list[GroupId] = []
         self.add(self.store.replica(INFO, self.store.make_group(INFO)))
-        self.session = self.do(OpenSession())
+        self.do(OpenSession(session=SESSION, owner="", ends=""))
         self.begin()
 
     def begin(self) -> None:
@@ -79,7 +80,7 @@ class Store(Scene):
         for _ in range(entries):
             self.sequence += 1
             key = f"key-{self.chance.randrange(KEYS)}"
-            which = {"session": self.session, "sequence": self.sequence, "key": key}
+            which = {"session": SESSION, "owner": "", "sequence": self.sequence, "key": key}
             if self.chance.random() < 0.3:
                 self.do(DeleteKey(**which, expected=ANY_VERSION))
             else:

@@ -120,7 +120,8 @@ class KvSimulation(Simulation):
 
     def _client(self, number: int, group: GroupId) -> Task:
         clients, random = self.clients, self.clients.random
-        opened = yield from clients.write(group, lambda _: OpenSession())
+        opening = OpenSession(session=f"{number:032x}", owner=f"client {number}", ends="")
+        opened = yield from clients.write(group, lambda _: opening)
         assert isinstance(opened, SessionOpened)
         sequence, last = 0, 0
         while not clients.stopping:
@@ -146,7 +147,7 @@ class KvSimulation(Simulation):
         self,
         group: GroupId,
         number: int,
-        session: LogIndex,
+        session: str,
         sequence: int,
         key: str,
         expected: int,
@@ -154,11 +155,11 @@ class KvSimulation(Simulation):
         history = self.history
         value = f"{number}-{sequence}".encode()
         deletes = self.clients.random.random() < 0.2
-        command: Command = DeleteKey(session=session, sequence=sequence, key=key, expected=expected)
-        if not deletes:
-            command = PutKey(
-                session=session, sequence=sequence, key=key, value=value, expected=expected
-            )
+        given: dict[str, Any] = {
+            "session": session, "owner": f"client {number}", "sequence": sequence, "key": key,
+            "expected": expected,
+        }  # fmt: skip
+        command: Command = DeleteKey(**given) if deletes else PutKey(**given, value=value)
         called = history.now()
         outcome = yield from self.clients.write(group, lambda _: command)
         what = f"{number} {'deletes' if deletes else 'puts'} if {expected}"
