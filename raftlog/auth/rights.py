@@ -26,7 +26,7 @@ class Right(StrEnum):
     READ = "read"
     """Read records, positions and writers."""
     WRITE = "write"
-    """Append, and write epochs."""
+    """Append, write epochs, publish positions of a reader group."""
     CREATE = "create"
     """Create topics."""
     ALTER = "alter"
@@ -47,6 +47,8 @@ class Kind(StrEnum):
     """All topics whose names begin so."""
     WRITER = "writer"
     """To continue or remove a writer that another identity began."""
+    READER_GROUP = "reader-group"
+    """To publish positions of a reader group, or to remove them: retention may wait for them."""
     KEYS = "keys"
     """All keys of the key-value store that begin so."""
     ALL = "all"
@@ -71,11 +73,15 @@ class Resource(NamedTuple):
                 return f"topics {self.name!r}..."
             case Kind.KEYS:
                 return f"keys {self.name!r}..."
+            case Kind.READER_GROUP:
+                return f"reader group {self.name!r}"
             case _:
                 return f"{self.kind} {self.name!r}"
 
 
 EVERYTHING = Resource(Kind.ALL, "")
+ANYTHING = Resource(Kind.KEYS, "")
+"""Asked for with no right in particular: something, whatever it is."""
 
 
 def topic_named(name: str) -> Resource:
@@ -88,6 +94,11 @@ def writer_named(name: str) -> Resource:
     return Resource(Kind.WRITER, name)
 
 
+def reader_group_named(name: str) -> Resource:
+    """One reader group, as what is asked for."""
+    return Resource(Kind.READER_GROUP, name)
+
+
 def keys_under(prefix: str) -> Resource:
     """The keys that begin so, or one key, as what is asked for."""
     return Resource(Kind.KEYS, prefix)
@@ -97,6 +108,7 @@ _FITTING = {
     Kind.TOPIC: frozenset(Right) - {Right.CLUSTER},
     Kind.PREFIX: frozenset(Right) - {Right.CLUSTER},
     Kind.WRITER: frozenset({Right.WRITE, Right.DELETE, Right.ADMIN}),
+    Kind.READER_GROUP: frozenset({Right.WRITE, Right.ADMIN}),
     Kind.KEYS: frozenset({Right.READ, Right.WRITE, Right.ADMIN}),
     Kind.ALL: frozenset(Right),
 }
@@ -187,7 +199,9 @@ class Grants:
         decided = self._decided.get(key)
         if decided is None:
             decided = any(
-                grant.covers(asked) if right is None else grant.allows(right, asked)
+                asked == ANYTHING or grant.covers(asked)
+                if right is None
+                else grant.allows(right, asked)
                 for grant in self.of(who)
             )
             if len(self._decided) >= _DECISIONS_MAX:

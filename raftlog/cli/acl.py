@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from raftlog import Grant
 
 app = typer.Typer(
-    help="Who may do what: rights on topics, writers and keys, for identities and groups.",
+    help="Who may do what: rights on topics, writers, reader groups and keys.",
     no_args_is_help=True,
 )
 
@@ -52,6 +52,13 @@ WriterOption = Annotated[
         show_default=False,
     ),
 ]
+ReaderGroupOption = Annotated[
+    str | None,
+    typer.Option(
+        help="On this reader group: write publishes its positions, and removes them.",
+        show_default=False,
+    ),
+]
 KeysOption = Annotated[
     str | None,
     typer.Option(help="On all keys of `raftlog kv` that begin so.", show_default=False),
@@ -67,6 +74,7 @@ def grant(
     topic: TopicOption = None,
     prefix: PrefixOption = None,
     writer: WriterOption = None,
+    reader_group: ReaderGroupOption = None,
     keys: KeysOption = None,
     everything: AllOption = False,
     servers: ServersOption = None,
@@ -76,7 +84,7 @@ def grant(
     Callers may do what is granted to them, and nothing else. The identities of the nodes'
     auth.admins may do everything.
     """
-    resource = _resource(topic, prefix, writer, keys, everything)
+    resource = _resource(topic, prefix, writer, reader_group, keys, everything)
     with session_of(context, servers).connect() as client:
         now = client.acl.grant(who, _rights(rights), resource)
     say(f"{who} has {_list(now)} on {resource.words}: nodes take it up within seconds")
@@ -90,12 +98,13 @@ def revoke(
     topic: TopicOption = None,
     prefix: PrefixOption = None,
     writer: WriterOption = None,
+    reader_group: ReaderGroupOption = None,
     keys: KeysOption = None,
     everything: AllOption = False,
     servers: ServersOption = None,
 ) -> None:
     """Take rights away that were granted on exactly this resource."""
-    resource = _resource(topic, prefix, writer, keys, everything)
+    resource = _resource(topic, prefix, writer, reader_group, keys, everything)
     with session_of(context, servers).connect() as client:
         left = client.acl.revoke(who, _rights(rights), resource)
     has = f"has only {_list(left)}" if left is not None else "has no right of its own"
@@ -138,6 +147,7 @@ def check(
     topic: TopicOption = None,
     prefix: PrefixOption = None,
     writer: WriterOption = None,
+    reader_group: ReaderGroupOption = None,
     keys: KeysOption = None,
     everything: AllOption = False,
     group: Annotated[
@@ -149,7 +159,7 @@ def check(
     """Whether somebody may do something, by the grants that you may see. Exit code 7: no."""
     from raftlog.auth.caller import Caller, Means
 
-    resource = _resource(topic, prefix, writer, keys, everything)
+    resource = _resource(topic, prefix, writer, reader_group, keys, everything)
     caller = Caller(
         identity=identity_argument("WHO", who), means=Means.TOKEN, groups=frozenset(group or ())
     )
@@ -167,11 +177,18 @@ def _resource(
     topic: str | None,
     prefix: str | None,
     writer: str | None,
+    reader_group: str | None,
     keys: str | None,
     everything: bool,
 ) -> Resource:
     """Raises `InvalidOption` unless exactly one is given."""
-    named = ((Kind.TOPIC, topic), (Kind.PREFIX, prefix), (Kind.WRITER, writer), (Kind.KEYS, keys))
+    named = (
+        (Kind.TOPIC, topic),
+        (Kind.PREFIX, prefix),
+        (Kind.WRITER, writer),
+        (Kind.READER_GROUP, reader_group),
+        (Kind.KEYS, keys),
+    )
     given = [Resource(kind, name) for kind, name in named if name is not None]
     if everything:
         given.append(EVERYTHING)
@@ -179,7 +196,7 @@ def _resource(
         raise InvalidOption(
             option="--topic",
             problem="is missing" if not given else "does not go together with the others",
-            advice="Give one of --topic, --prefix, --writer, --keys and --all.",
+            advice="Give one of --topic, --prefix, --writer, --reader-group, --keys and --all.",
         )
     return given[0]
 

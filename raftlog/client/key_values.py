@@ -160,17 +160,18 @@ class KeyValueStore:
     def _write(
         self, group: GroupId, call: PlainCall[Request, WriteReply], request: Request
     ) -> WriteReply:
+        # Not every error has used up the number, and a write that was given up may be on its way.
+        # So the next session ends this one, and the write is not done after what comes next.
+        session, self._session = self._session, ""
+        self._given_up = session
         try:
             written = self._connection.call_leader(group, call, request)
         except VersionConflict as conflict:
+            self._session, self._given_up = session, ""
             self._seen = LogIndex(max(self._seen, conflict.found))
             self._saw_absent = self._saw_absent or not conflict.found
             raise
-        except BaseException:
-            # Not all of these have used up the number, and a write that was given up may be on its
-            # way. The next session ends this one, so that it is not done after what comes next.
-            self._session, self._given_up = "", self._session
-            raise
+        self._session, self._given_up = session, ""
         self._seen = max(self._seen, written.index)
         return written
 

@@ -84,7 +84,7 @@ class Unauthenticated(RaftlogError):
 @dataclass(kw_only=True, eq=False)
 class Forbidden(RaftlogError):
     """The caller is known, and was not granted `right` on what `kind` and `name` say (a value of
-    `raftlog.auth.rights.Kind` and its name). Nothing was done."""
+    `raftlog.auth.rights.Kind` and its name); "": it has no right at all. Nothing was done."""
 
     exit_code = ExitCode.REFUSED
     grpc_status = "PERMISSION_DENIED"
@@ -97,6 +97,8 @@ class Forbidden(RaftlogError):
     @property
     def cause(self) -> str:
         what = f"{self.kind} {self.name!r}" if self.name else "the whole cluster"
+        if not self.right:
+            return f"{self.identity!r} does not have any right."
         return f"{self.identity!r} does not have the right {self.right!r} on {what}."
 
     @property
@@ -105,6 +107,8 @@ class Forbidden(RaftlogError):
             return (
                 "It cannot be granted to this identity: its name is that of a group. Use another."
             )
+        if not self.right:
+            return "An admin can grant it some: raftlog acl grant."
         where = f"--{self.kind} {shlex.quote(self.name)}" if self.name else "--all"
         given = f"{shlex.quote(self.identity)} {self.right}"
         words = f"{where} -- {given}" if self.identity.startswith("-") else f"{given} {where}"

@@ -58,6 +58,12 @@ CHANGE_BYTES_KEPT = 16 * 1024 * 1024
 """So many changes are kept, and as many bytes of keys and values in them. No setting: a watcher
 that is further behind reads the keys again."""
 
+PREFIXES_WITH_RESERVE = ("raftlog/acl/", "raftlog/quotas/")
+"""Keys for which a part of the room is kept: who fills the store must not keep an admin from taking
+the right to do so away."""
+_RESERVED_PART = 10
+"""One tenth."""
+
 
 class Result(IntEnum):
     """How a write was judged. The numbers are part of the state."""
@@ -244,11 +250,19 @@ class KvMachine:
         return _Last(command.sequence, digest, result, version, found)
 
     def _room(self, before: KeyValue | None, after: KeyValue) -> Result:
-        if before is None and len(self._keys) >= self._limits.keys_max:
+        keys_max, bytes_max = self._bounds(after.key)
+        if before is None and len(self._keys) >= keys_max:
             return Result.TOO_MANY_KEYS
-        if self._byte_count + _size(after) - _size(before) > self._limits.bytes_max:
+        if self._byte_count + _size(after) - _size(before) > bytes_max:
             return Result.TOO_MANY_BYTES
         return Result.DONE
+
+    def _bounds(self, key: str) -> tuple[int, int]:
+        """How many keys and bytes there may be after a put of the key."""
+        keys_max, bytes_max = self._limits.keys_max, self._limits.bytes_max
+        if key.startswith(PREFIXES_WITH_RESERVE):
+            return keys_max, bytes_max
+        return keys_max - keys_max // _RESERVED_PART, bytes_max - bytes_max // _RESERVED_PART
 
     def _set(
         self, index: LogIndex, key: str, before: KeyValue | None, after: KeyValue | None
@@ -276,7 +290,7 @@ class KvMachine:
             self.changes_after = dropped.change.index
 
     def _outcome(self, command: KeyWrite, last: _Last) -> KeyWritten | Refused:
-        limits = self._limits
+        keys_max, bytes_max = self._bounds(command.key)
         match last.result:
             case Result.DONE:
                 return KeyWritten(version=last.version, previous=last.previous)
@@ -288,9 +302,9 @@ class KvMachine:
                     found=last.previous,
                 )
             case Result.TOO_MANY_KEYS:
-                what, limit, unit = "The key-value store", limits.keys_max, "keys"
+                what, limit, unit = "The key-value store", keys_max, "keys"
             case Result.TOO_MANY_BYTES:
-                what, limit, unit = "The key-value store", limits.bytes_max, "bytes"
+                what, limit, unit = "The key-value store", bytes_max, "bytes"
             case _:
                 assert_never(last.result)
         return refused("TooMany", what=what, limit=limit, unit=unit)

@@ -100,7 +100,7 @@ class KvLimits:
 
     keys_max: int = 100_000
     bytes_max: int = 64 * 1024 * 1024
-    """Of all values and keys, these as UTF-8."""
+    """Of all values and keys, these as UTF-8. A tenth of both is for grants and quotas."""
     sessions_max: int = 10_000
     """Sessions that are remembered. One more ends one of who has most: the one that wrote, or was
     opened, longest ago."""

@@ -15,11 +15,13 @@ from raftlog.auth import grant_keys, quota_keys
 from raftlog.auth.caller import Caller, Means, node_caller
 from raftlog.auth.quotas import EVERYBODY
 from raftlog.auth.rights import (
+    ANYTHING,
     EVERYTHING,
     Resource,
     Right,
     keys_under,
     names_of,
+    reader_group_named,
     topic_named,
     writer_named,
 )
@@ -99,7 +101,7 @@ class Allowed:
                 continue
             if need.guessed is not None and not self.rights.allow(who, None, need.on):
                 raise GroupUnknown(group=need.guessed)
-            raise refusal(who, need.right or Right.READ, need.on)
+            raise refusal(who, need.right or (Right.READ if need.on != ANYTHING else None), need.on)
 
     def shown(self, who: Caller | None, reply: Any) -> Any:
         """The answer without what the caller must not know of. Raises `RightsUnknown`."""
@@ -168,12 +170,16 @@ class Allowed:
         if key.startswith(quota_keys.KEY_PREFIX):
             return [Need(Right.ADMIN, EVERYTHING)]
         if key.startswith(reader_positions.KEY_PREFIX):
-            return [Need(Right.READ, topic_named(reader_positions.names_of(key)[1]))]
+            group, topic = reader_positions.names_of(key)
+            needs = [Need(Right.READ, topic_named(topic))]
+            if right is Right.WRITE:  # retention may delete what the group has not read then
+                needs.append(Need(Right.WRITE, reader_group_named(group)))
+            return needs
         if key.startswith(WRITTEN_PREFIX):
             return [Need(Right.WRITE, topic_named(key.rpartition("/")[2]))]
         if key.startswith(QUERIES_PREFIX):
-            topic = self._noted_topic(key, value)
-            return [Need(Right.WRITE if right is Right.WRITE else None, topic)]
+            noted = self._noted_topic(key, value)
+            return [Need(Right.WRITE if right is Right.WRITE else None, noted)]
         return [Need(right, keys_under(key))]
 
     def _noted_topic(self, key: str, value: bytes) -> Resource:
@@ -259,6 +265,15 @@ def _nothing(_: Allowed, __: object) -> Sequence[Need]:
     return ()
 
 
+def _something(_: Allowed, __: object) -> Sequence[Need]:
+    """Any right on anything: who has none has nothing to write, and must not fill the store."""
+    return (Need(None, ANYTHING),)
+
+
+def _open_kv(allowed: Allowed, request: OpenKv) -> Sequence[Need]:
+    return _something(allowed, request) if request.create else ()
+
+
 def _cluster(_: Allowed, __: object) -> Sequence[Need]:
     return (Need(Right.CLUSTER, EVERYTHING),)
 
@@ -337,8 +352,8 @@ NEEDS: dict[str, Needs] = {
     calls.SCRUB.name: _cluster,
     calls.LIST_WRITERS.name: _topic(None),
     calls.REMOVE_WRITER.name: _remove_writer,
-    calls.OPEN_KV.name: _nothing,
-    calls.OPEN_SESSION.name: _nothing,
+    calls.OPEN_KV.name: _open_kv,
+    calls.OPEN_SESSION.name: _something,
     calls.PUT_KEY.name: _write_key,
     calls.DELETE_KEY.name: _write_key,
     calls.READ_KEYS.name: _read_keys,

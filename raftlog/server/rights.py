@@ -169,8 +169,10 @@ def grants_of(keys: Sequence[KeyValue]) -> Grants:
     return Grants(found)
 
 
-def refusal(who: Caller | None, right: Right, asked: Resource) -> Forbidden:
-    """What a caller is told who does not have the right."""
+def refusal(who: Caller | None, right: Right | None, asked: Resource) -> Forbidden:
+    """What a caller is told who does not have the right; None: who has none."""
     assert who is not None, "nobody else is refused"
     name = "" if asked == EVERYTHING else asked.name
-    return Forbidden(identity=who.identity, right=right.value, kind=asked.kind.value, name=name)
+    return Forbidden(
+        identity=who.identity, right=right.value if right else "", kind=asked.kind.value, name=name
+    )

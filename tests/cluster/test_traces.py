@@ -56,8 +56,9 @@ def traced(servers: str, endpoint: str, ratio: float = 1.0) -> LogClient:
     return connect(settings=load().client.model_copy(update=settings))
 
 
-def trace_with(collector: Collector, name: str, spans: int) -> list[KeptSpan]:
-    """The one trace that begins with a client's call of this name, once it has so many spans."""
+def trace_with(collector: Collector, name: str, spans: int, writes: int = 0) -> list[KeptSpan]:
+    """The one trace that begins with a client's call of this name, once it has so many spans, and
+    so many writes with all their parts: what is sent twice has more spans."""
     found: list[KeptSpan] = []
 
     def is_there() -> bool:
@@ -68,7 +69,9 @@ def trace_with(collector: Collector, name: str, spans: int) -> list[KeptSpan]:
         ]
         assert len(of_name) <= 1
         found[:] = of_name[0] if of_name else []
-        return len(found) >= spans
+        served = (span for span in found if span.kind == SERVER and not span.failed)
+        whole = sum(is_whole_write(parts(found, span)) for span in served)
+        return len(found) >= spans and whole >= writes
 
     wait_for(is_there, f"a trace of {name}", PATIENCE_S)
     return found
@@ -76,6 +79,12 @@ def trace_with(collector: Collector, name: str, spans: int) -> list[KeptSpan]:
 
 def parts(trace: list[KeptSpan], of: KeptSpan) -> list[KeptSpan]:
     return [span for span in trace if span.parent == of.id]
+
+
+def is_whole_write(within: list[KeptSpan]) -> bool:
+    """Whether these are all stages of a write, and both others that followed."""
+    others = {span.node for span in within if span.name == "follow"}
+    return {span.name for span in within} >= STAGES and len(others) == NODES - 1
 
 
 def served_within(trace: list[KeptSpan], asked: KeptSpan) -> KeptSpan:
@@ -106,7 +115,7 @@ def test_an_append_is_one_trace_of_client_leader_and_followers(
 ) -> None:
     with traced(cluster.servers, collector.endpoint) as client:
         client.append("t", [{"id": 1}])
-        trace = trace_with(collector, "Append", 2 + len(STAGES) + 2)
+        trace = trace_with(collector, "Append", 2 + len(STAGES) + 2, writes=1)
     (asked,) = [span for span in trace if not span.parent]
     assert (asked.kind, asked.service, asked.failed) == (CLIENT, "raftlog-client", False)
     served = served_within(trace, asked)
@@ -143,7 +152,7 @@ def test_an_epoch_is_one_trace_of_all_processes_that_write_it(
     ]
     with traced(cluster.servers, collector.endpoint) as client:
         client.commit_epoch(TOPIC, KEY, attempts)
-        trace = trace_with(collector, "Epoch", 1 + 3 * (2 + len(STAGES) + 2))
+        trace = trace_with(collector, "Epoch", 1 + 3 * (2 + len(STAGES) + 2), writes=3)
     (root,) = [span for span in trace if not span.parent]
     asked = parts(trace, root)
     assert sorted(span.name for span in asked) == ["CommitEpoch", "Stage", "Stage"]

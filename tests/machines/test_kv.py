@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from raftlog.auth import grant_keys, quota_keys
 from raftlog.core.types import GroupId, LogIndex, NodeId
 from raftlog.errors import MalformedRequest
 from raftlog.machines import kv
@@ -228,6 +229,17 @@ def test_the_bounds_refuse_what_would_exceed_them_and_nothing_else() -> None:
     assert isinstance(store.put("a", b""), KeyWritten)
     store.delete("b")
     assert isinstance(store.put("c", b"123456"), KeyWritten)
+
+
+@pytest.mark.parametrize("limits", [KvLimits(keys_max=10), KvLimits(bytes_max=200)])
+@pytest.mark.parametrize("prefix", [grant_keys.KEY_PREFIX, quota_keys.KEY_PREFIX])
+def test_who_fills_the_store_leaves_room_for_grants_and_quotas(
+    limits: KvLimits, prefix: str
+) -> None:
+    store = Store(limits)
+    full = next(n for n in range(100) if code(store.put(f"raftlog/positions/{n}")) == "TooMany")
+    assert code(store.put(f"key-{full}-and-more")) == "TooMany"
+    assert code(store.put(f"{prefix}a")) == ""
 
 
 @pytest.mark.parametrize(
