@@ -162,6 +162,12 @@ class ServerSettings(Section):
     requests_max: int = setting(
         4096, "Client calls that a node works on at once; further ones are Overloaded.", ge=1
     )
+    connections_max: int = setting(
+        16_384,
+        "Connections at each port of a node; further ones are closed at once. A process of a "
+        "client has one.",
+        ge=16,
+    )
     request_bytes_max: int = setting(
         256 * MIB,
         "Bytes of unanswered client writes that a node holds. Further ones are refused as "

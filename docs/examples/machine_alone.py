@@ -10,21 +10,26 @@ from __future__ import annotations
 from raftlog.core.types import GroupId, LogIndex, NodeId
 from raftlog.machines.group_info import KvInfo
 from raftlog.machines.kv import KvMachine
-from raftlog.machines.kv_commands import ANY_VERSION, OpenSession, PutKey
+from raftlog.machines.kv_commands import ANY_VERSION, SESSION_CHARACTERS, OpenSession, PutKey
 from raftlog.machines.rules import RULES_LATEST
 
 INFO = KvInfo(group=GroupId(1), voters=(NodeId(1),), created_us=0, rules=RULES_LATEST)
 
 
+SESSION = "0" * SESSION_CHARACTERS
+
+
 def put(sequence: int, value: bytes, expected: int) -> PutKey:
     """A write of the session that entry 1 opens."""
-    return PutKey(session=LogIndex(1), sequence=sequence, key="job", value=value, expected=expected)
+    return PutKey(
+        session=SESSION, owner="", sequence=sequence, key="job", value=value, expected=expected
+    )
 
 
 def main() -> None:
     machine = KvMachine(INFO)
     commands = [
-        OpenSession(),
+        OpenSession(session=SESSION, owner="", ends=""),
         put(1, b"waiting", ANY_VERSION),
         put(2, b"running", 2),
         put(2, b"running", 2),  # sent again: it gets the first outcome

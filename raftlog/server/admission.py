@@ -2,7 +2,7 @@
 
 Every method asks for a caller who is known, except those of `OPEN` and the peers' streams, which
 check the certificate and the greeting by themselves (`raftlog.transport.inbound`). A method that
-somebody adds later asks for one as well.
+is added later asks for one as well. Tokens are judged before a call's body is received.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import functools
 import hashlib
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import cachetools
 import grpc
@@ -49,6 +50,8 @@ _SAID_MAX = 1000
 """A host that is refused a call is named in the logs this often, and so many at a time: strangers
 must not fill a disk, or push what others did out of a log. The metrics count each."""
 
+Metadata: TypeAlias = Iterable[tuple[str, str | bytes]]
+
 log = structlog.get_logger(__name__)
 
 
@@ -58,22 +61,45 @@ class _Known(NamedTuple):
     """By the clock, where what was shown says so itself."""
 
 
+_shown: ContextVar[_Known | None] = ContextVar("raftlog_shown", default=None)
+"""Who makes the call of this task, where its metadata has said so."""
+
+
+class NodeAuthenticator:
+    """Learns from a connection's certificate which node it is: at the port of nodes only nodes are
+    known."""
+
+    def __init__(self, cluster_id: str, is_peer: Callable[[NodeId], bool]) -> None:
+        """`is_peer`: see `Node.is_peer`."""
+        self._cluster_id = cluster_id
+        self._is_peer = is_peer
+
+    async def by_metadata(self, _: Metadata) -> None:
+        """A token says nothing here."""
+
+    def by_certificate(self, context: Context) -> _Known:
+        """Which node calls; its certificate counts while it is a member. Raises `Unauthenticated`,
+        `NodeRemoved`, `MemberUnknown`."""
+        for name in context.auth_context().get("peer_dns", ()):
+            node = node_of(name.decode(errors="replace"), self._cluster_id)
+            if node is not None:
+                if not self._is_peer(node):
+                    raise MemberUnknown(node=node)
+                return _Known(node_caller(node))
+        raise Unauthenticated(problem="the connection's certificate names no node of this cluster")
+
+    def still_knows(self, _: Context, __: _Known) -> bool:
+        """Certificates are looked at once a call."""
+        return True
+
+
 class Authenticator:
     """Learns from a call's token or certificate who makes it. For one event loop only."""
 
-    def __init__(
-        self,
-        settings: AuthSettings,
-        cluster_id: str,
-        *,
-        by_certificate: bool,
-        is_peer: Callable[[NodeId], bool],
-    ) -> None:
-        """Reads the file of tokens. `by_certificate`: a certificate that names no node proves an
-        identity, too. `is_peer`: see `Node.is_peer`. Raises `InvalidOption`."""
-        self._cluster_id = cluster_id
-        self._by_certificate = by_certificate
-        self._is_peer = is_peer
+    def __init__(self, settings: AuthSettings, *, has_certificates: bool) -> None:
+        """Reads the file of tokens. `has_certificates`: clients show one, which proves an identity
+        as well. Raises `InvalidOption`."""
+        self._has_certificates = has_certificates
         self._tokens: TokenFile | None = None
         self._access_tokens: AccessTokens | None = None
         if settings.tokens_file:
@@ -90,24 +116,22 @@ class Authenticator:
         )
         """Callers by the digest of their access tokens, until these end."""
 
-    async def caller(self, context: Context) -> _Known:
-        """Who calls: by the token, or else by the certificate that the connection was made with,
-        which counts for a node only while it is a member. Raises `Unauthenticated`,
-        `IdentityProviderUnavailable`, `NodeRemoved`, `MemberUnknown`."""
-        for key, value in context.invocation_metadata() or ():
+    async def by_metadata(self, metadata: Metadata) -> _Known | None:
+        """Who calls, by the token that the call shows; None: it shows none, and the certificate of
+        its connection says who. Raises `Unauthenticated`, `IdentityProviderUnavailable`."""
+        for key, value in metadata:
             if key == AUTHORIZATION_METADATA_KEY:
                 return await self._by_token(str(value))
-        shown = context.auth_context()
-        for name in shown.get("peer_dns", ()):
-            node = node_of(name.decode(errors="replace"), self._cluster_id)
-            if node is not None:
-                if not self._is_peer(node):
-                    raise MemberUnknown(node=node)
-                return _Known(node_caller(node))
-        if self._by_certificate:
-            for name in shown.get("x509_common_name", ()):
-                identity = name.decode(errors="replace")
-                return _Known(Caller(identity=identity, means=Means.CERTIFICATE))
+        if self._has_certificates:
+            return None
+        raise Unauthenticated(problem="the call has no token")
+
+    def by_certificate(self, context: Context) -> _Known:
+        """Who calls, by the certificate that the connection was made with. Raises
+        `Unauthenticated`."""
+        for name in context.auth_context().get("x509_common_name", ()):
+            identity = name.decode(errors="replace")
+            return _Known(Caller(identity=identity, means=Means.CERTIFICATE))
         raise Unauthenticated(problem="the call has no token")
 
     def still_knows(self, context: Context, known: _Known) -> bool:
@@ -144,7 +168,10 @@ class Admission(grpc.aio.ServerInterceptor):
     """Lets a call through to its handler once its caller is known."""
 
     def __init__(
-        self, authenticator: Authenticator, counts: Counts, audit: AuditLog | None
+        self,
+        authenticator: Authenticator | NodeAuthenticator,
+        counts: Counts,
+        audit: AuditLog | None,
     ) -> None:
         self._authenticator = authenticator
         self._counts = counts
@@ -160,14 +187,32 @@ class Admission(grpc.aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
-        """The handler of the call, behind this one."""
+        """The handler of the call, behind this one. Its body has not been received yet."""
         handler = await continuation(handler_call_details)
         method = handler_call_details.method
         if handler is None or method in OPEN or method in PROVEN_ELSEWHERE:
             return handler
+        call = method.rpartition("/")[2]
+        try:
+            known = await self._authenticator.by_metadata(
+                handler_call_details.invocation_metadata or ()
+            )
+        except RaftlogError as error:
+            return self._rejecting(error, call)
+        _shown.set(known)
         if method not in self._handlers:
-            self._handlers[method] = self._guarded(handler, method.rpartition("/")[2])
+            self._handlers[method] = self._guarded(handler, call)
         return self._handlers[method]
+
+    def _rejecting(self, error: RaftlogError, call: str) -> Any:
+        """A handler that ends the call. One of a stream, because such a one reads no body unless it
+        asks for it."""
+
+        async def reject(_: Any, context: Context) -> None:
+            self._note(error, context.peer(), call)
+            await refuse(context, error)
+
+        return grpc.stream_stream_rpc_method_handler(reject)
 
     def _guarded(self, handler: Any, call: str) -> Any:
         """The handler with each of its behaviors behind `_admitted`: it has one of them."""
@@ -205,8 +250,10 @@ class Admission(grpc.aio.ServerInterceptor):
 
     async def _admitted(self, context: Context, call: str) -> _Known:
         """Who calls. Ends the call if that is not known."""
+        if (known := _shown.get()) is not None:
+            return known
         try:
-            return await self._authenticator.caller(context)
+            return self._authenticator.by_certificate(context)
         except RaftlogError as error:
             self._note(error, context.peer(), call)
             await refuse(context, error)

@@ -16,17 +16,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import grpc
-import grpc.aio
 import structlog
 import uvloop
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
 from prometheus_client import GCCollector, PlatformCollector, ProcessCollector
 
 from raftlog.auth import grant_keys, quota_keys
 from raftlog.config import Settings
-from raftlog.config_auth import refuse_bare_auth
-from raftlog.config_hosts import PORT_MAX, is_loopback
 from raftlog.config_metrics import listen_of
 from raftlog.config_tls import PemFiles
 from raftlog.core.ready import Role
@@ -37,7 +33,6 @@ from raftlog.errors import (
     DiskFailed,
     DiskFull,
     ExitCode,
-    InvalidOption,
     NodeRefused,
     Overloaded,
     RaftlogError,
@@ -46,15 +41,14 @@ from raftlog.machines.topic import TopicMachine
 from raftlog.metrics.port import MetricsPort
 from raftlog.metrics.state import StateCollector
 from raftlog.redaction import without_keys
-from raftlog.server.admission import Admission, Authenticator
 from raftlog.server.announcing import announce, announcer_of
 from raftlog.server.audit import AuditLog
 from raftlog.server.compactor import COMPACTION_PROGRAM, Compactor
 from raftlog.server.leases import expiry_due
-from raftlog.server.listener import Listener, Port, generic_handlers
 from raftlog.server.memory import collect_seldom, keep_freed_memory
 from raftlog.server.meters import Meters
 from raftlog.server.node import Node
+from raftlog.server.ports import BoundedHealth, asks_callers, listeners_of
 from raftlog.server.registration import register
 from raftlog.server.rights import Rights
 from raftlog.server.rpc import CallGate, client_handlers
@@ -63,9 +57,7 @@ from raftlog.server.services import Services
 from raftlog.storage.contract import FileSystem
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.posix import PosixFileSystem
-from raftlog.tls import Certificates, port_credentials
-from raftlog.transport.inbound import PeerStreams
-from raftlog.transport.link import KEEPALIVE_OPTIONS
+from raftlog.tls import Certificates
 from raftlog.transport.peer_channels import PeerChannels
 from raftlog.wire.calls import SERVICE
 
@@ -156,17 +148,14 @@ async def _serve(
     services = _services(settings, node)
     gate = _gate(settings, node, services)
     metrics = _metrics_port(settings, node, gate, addresses[node_id], data)
-    streams = PeerStreams(node, proven=channels.encrypted)
-    healths = health.aio.HealthServicer()
-    of_health = generic_handlers(partial(health_pb2_grpc.add_HealthServicer_to_server, healths))
-    handlers = (client_handlers(services, gate), streams.handlers(), *of_health)
-    new_server = partial(_new_server, settings, handlers, _admission(settings, node, gate.audit))
-    listener = Listener(new_server, _ports(settings, addresses[node_id], channels))
+    healths = BoundedHealth()
+    listeners = listeners_of(settings, node, client_handlers(services, gate), healths, gate.audit)
     announcer = announcer_of(node) if settings.discovery.zookeeper else None
     await node.start()
     # Not before: a client that connects to a port where nobody answers yet waits there in vain.
-    await listener.start()
-    node.spawn(listener.keep())
+    for listener in listeners:
+        await listener.start()
+        node.spawn(listener.keep())
     for service in (SERVICE, ""):
         await healths.set(service, health_pb2.HealthCheckResponse.SERVING)
     _stop_on_signals(stop)
@@ -185,7 +174,8 @@ async def _serve(
     await healths.enter_graceful_shutdown()
     await gate.close()
     # At once: the peers' streams never end by themselves.
-    await listener.stop()
+    for listener in listeners:
+        await listener.stop()
     await node.stop()
     if gate.audit is not None:
         gate.audit.stop()
@@ -195,7 +185,7 @@ async def _serve(
 
 def _services(settings: Settings, node: Node) -> Services:
     """What answers calls."""
-    rights = Rights(settings.auth, asked=_asks_callers(settings))
+    rights = Rights(settings.auth, asked=asks_callers(settings))
     meters = Meters(settings.auth, node.counts.quotas, requests_max=settings.server.requests_max)
     return Services(node, rights, meters)
 
@@ -224,79 +214,6 @@ def _channels(settings: Settings, cluster_id: str, node: NodeId) -> PeerChannels
             lambda problem: log.error("new certificate refused", cause=problem),
         )
     return PeerChannels(cluster_id, certificates, settings.tls.peer_port_offset)
-
-
-def _ports(settings: Settings, address: str, channels: PeerChannels) -> list[Port]:
-    """Where the node listens: for all, and with TLS at another port for nodes. Raises
-    `InvalidOption`."""
-    certificates = channels.certificates
-    if certificates is None:
-        if settings.tls.client_certificates:
-            raise InvalidOption(
-                option="tls.client_certificates",
-                problem="is on, and the node has no TLS",
-                advice="Give tls.cert_file, tls.key_file and tls.ca_file as well.",
-            )
-        if not is_loopback(address.rpartition(":")[0]):
-            log.warning("serves without encryption", address=address)
-        return [Port(address, None)]
-    of_peers = channels.address(address)
-    if int(of_peers.rpartition(":")[2]) > PORT_MAX:
-        raise InvalidOption(
-            option="tls.peer_port_offset",
-            problem=f"leads from {address} to {of_peers}, and the last port is {PORT_MAX}",
-            advice="Give all nodes a lower one.",
-        )
-    mutual = settings.tls.client_certificates
-    of_clients = partial(port_credentials, certificates, mutual=mutual)
-    of_nodes = partial(port_credentials, certificates, mutual=True)
-    return [
-        Port(address, of_clients),
-        Port(of_peers, of_nodes, option="tls.peer_port_offset"),
-    ]
-
-
-def _asks_callers(settings: Settings) -> bool:
-    """Whether the node asks callers who they are."""
-    return settings.auth.tokens_are_asked_for or settings.tls.client_certificates
-
-
-def _admission(settings: Settings, node: Node, audit: AuditLog | None) -> list[Admission]:
-    """What asks callers who they are; none: nobody does. Raises `InvalidOption`."""
-    if not _asks_callers(settings):
-        return []
-    refuse_bare_auth(settings.auth, encrypted=node.channels.encrypted)
-    authenticator = Authenticator(
-        settings.auth,
-        node.identity.cluster_id,
-        by_certificate=settings.tls.client_certificates,
-        is_peer=node.is_peer,
-    )
-    return [Admission(authenticator, node.counts, audit)]
-
-
-def _new_server(
-    settings: Settings,
-    handlers: Sequence[grpc.GenericRpcHandler],
-    admission: Sequence[Admission],
-) -> grpc.aio.Server:
-    server = grpc.aio.server(options=_server_options(settings), interceptors=admission)
-    server.add_generic_rpc_handlers(handlers)
-    return server
-
-
-def _server_options(settings: Settings) -> list[tuple[str, int]]:
-    return [
-        ("grpc.max_receive_message_length", settings.message_bytes_max()),
-        ("grpc.max_send_message_length", -1),
-        # Two nodes on one port would each answer half of the calls.
-        ("grpc.so_reuseport", 0),
-        # Who connects and says nothing, or half of it, holds a socket no longer than this. No
-        # setting: a client or peer of raftlog sends its part at once.
-        ("grpc.server_handshake_timeout_ms", 5_000),
-        ("grpc.http2.settings_timeout", 5_000),
-        *KEEPALIVE_OPTIONS,
-    ]
 
 
 def _metrics_port(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
 
-from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, free_ports, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.wire.calls import ClusterDescription
 from tests.cluster.doors import Door
@@ -19,6 +20,7 @@ from tests.fuzz.samples import DDL, frames
 
 SILENT = 200
 LOOK_EVERY = 500
+CONNECTIONS_MAX = 16
 
 
 @pytest.fixture(scope="module")
@@ -134,3 +136,38 @@ def drips(
         return watch.open_files() <= before
 
     return closed
+
+
+def test_more_connections_than_a_node_takes_are_closed_at_once(tmp_path: Path) -> None:
+    """Who is connected is served on."""
+    settings = [f"server.connections_max={CONNECTIONS_MAX}"]
+    with (
+        ProcessCluster.start(
+            tmp_path / "data", nodes=1, settings=settings, port=free_ports(1)
+        ) as cluster,
+        cluster.client() as client,
+        ExitStack() as opened,
+    ):
+        client.create_topic("t", DDL)
+        others = [
+            opened.enter_context(Door(cluster.port).knock()) for _ in range(3 * CONNECTIONS_MAX)
+        ]
+        wait_for(
+            lambda: sum(map(is_closed, others)) >= 2 * CONNECTIONS_MAX,
+            "the node to close those beyond its limit",
+            PATIENCE_S,
+        )
+        client.append("t", [{"id": 1, "text": "a"}])
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Whether the other side has closed it. It says something first, when it takes it."""
+    connection.setblocking(False)
+    try:
+        while connection.recv(4096):
+            pass
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        pass
+    return True

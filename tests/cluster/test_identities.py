@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import ssl
 import stat
 import threading
 import time
@@ -25,6 +26,7 @@ from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.config_tls import PemFiles
 from raftlog.errors import RaftlogError, Unauthenticated
+from raftlog.server.ports import HEALTH_WATCHES_MAX
 from raftlog.tls import Certificates, open_channel
 from raftlog.transport.link import STREAM_METHOD
 from raftlog.wire.calls import CALLS, SERVICE, StreamedCall
@@ -40,6 +42,8 @@ from tests.cluster.closed import (
     typed,
     watched,
 )
+from tests.cluster.doors import Door
+from tests.fuzz.http2 import request
 
 ISSUER, AUDIENCE = "https://login.example.com/", "raftlog"
 LIVES_S = 15
@@ -139,11 +143,76 @@ def test_no_call_is_answered_to_a_stranger(cluster: ProcessCluster) -> None:
             kind = "unary_stream" if isinstance(call, StreamedCall) else "unary_unary"
             method = getattr(channel, kind)(f"/{SERVICE}/{name}")
             assert isinstance(said(method, b""), Unauthenticated), name
-        peers = channel.stream_stream(STREAM_METHOD)
-        assert said(peers, iter([b""])) is not None, "they check the certificate by themselves"
+        with pytest.raises(grpc.RpcError) as nothing:
+            list(channel.stream_stream(STREAM_METHOD)(iter([b""]), timeout=PATIENCE_S))
+        assert nothing.value.code() is grpc.StatusCode.UNIMPLEMENTED, "nodes have their own port"
         health = health_pb2_grpc.HealthStub(channel)
         told = health.Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
         assert told.status == health_pb2.HealthCheckResponse.SERVING, "balancers may ask"
+
+
+def test_a_token_is_judged_before_the_body_is_received(cluster: ProcessCluster) -> None:
+    """A stranger's bytes would cost the node memory."""
+    never = threading.Event()
+
+    def bodies() -> Iterator[bytes]:
+        never.wait(PATIENCE_S)
+        yield b""
+
+    with channel_to(cluster, 1) as channel:
+        for metadata in ((), (("authorization", "Bearer raftlog_of-nobody"),)):
+            append = channel.stream_unary(f"/{SERVICE}/Append")
+            with pytest.raises(grpc.RpcError) as caught:
+                append(bodies(), timeout=PATIENCE_S, metadata=metadata)
+            assert isinstance(typed(caught.value), Unauthenticated)
+    assert not never.is_set()
+    never.set()
+
+
+def test_so_many_may_watch_the_health_of_a_node(cluster: ProcessCluster) -> None:
+    """They need no identity. Others are answered meanwhile, and watch when some have gone."""
+    asked = health_pb2.HealthCheckRequest()
+    with channel_to(cluster, 1) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        watches = [health.Watch(asked, timeout=PATIENCE_S) for _ in range(HEALTH_WATCHES_MAX)]
+        for each in watches:
+            assert next(each).status == health_pb2.HealthCheckResponse.SERVING
+        with pytest.raises(grpc.RpcError) as caught:
+            next(health.Watch(asked, timeout=PATIENCE_S))
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        serving = health.Check(asked, timeout=PATIENCE_S).status
+        assert serving == health_pb2.HealthCheckResponse.SERVING
+        for each in watches:
+            each.cancel()
+
+        def may_watch() -> bool:
+            try:
+                next(health.Watch(asked, timeout=PATIENCE_S))
+            except grpc.RpcError:
+                return False
+            return True
+
+        wait_for(may_watch, "room for another", PATIENCE_S)
+
+
+def test_what_ends_the_clients_server_leaves_the_streams_between_nodes_alone(
+    cluster: ProcessCluster, folder: Path, tmp_path: Path
+) -> None:
+    """grpc's loop does not stand a path that is not UTF-8, which needs no token."""
+    context = ssl.create_default_context(cafile=str(cluster.data / "tls" / "ca.pem"))
+    context.set_alpn_protocols(["h2"])
+
+    def lines(text: str) -> int:
+        return sum(log.read_text().count(text) for log in cluster.logs.values())
+
+    before, ended = lines("peer stream ended"), lines("grpc's server ended")
+    with Door(cluster.port, context).enter() as sent:
+        sent.sendall(request("ListTopics", b"", path=b"\xff"))
+        wait_for(lambda: lines("grpc's server ended") > ended, "the server's end", PATIENCE_S)
+    with client(cluster, (folder / "operator").read_text(), tmp_path / "token") as operator:
+        operator.create_topic("after-an-attack", "id bigint")
+        operator.append("after-an-attack", [{"id": 1}])
+    assert lines("peer stream ended") == before
 
 
 def said(method: Any, request: Any) -> RaftlogError | None:

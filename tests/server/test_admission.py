@@ -9,8 +9,8 @@ import pytest
 from raftlog.auth.caller import Caller, Means, node_caller
 from raftlog.config_auth import AuthSettings
 from raftlog.core.types import NodeId
-from raftlog.errors import MemberUnknown, NodeRemoved, RaftlogError, Unauthenticated
-from raftlog.server.admission import Authenticator
+from raftlog.errors import MemberUnknown, NodeRemoved, Unauthenticated
+from raftlog.server.admission import Authenticator, NodeAuthenticator
 from raftlog.tls import peer_name
 
 CLUSTER = "c" * 32
@@ -39,37 +39,35 @@ def is_peer(node: NodeId) -> bool:
     return node == MEMBER
 
 
-def caller(shown: Shown, *, by_certificate: bool) -> Caller:
-    asked = Authenticator(AuthSettings(), CLUSTER, by_certificate=by_certificate, is_peer=is_peer)
-    return asyncio.run(asked.caller(shown)).caller  # type: ignore[arg-type]
+def of_client(shown: Shown, *, has_certificates: bool) -> Caller:
+    asked = Authenticator(AuthSettings(), has_certificates=has_certificates)
+    assert asyncio.run(asked.by_metadata(())) is None
+    return asked.by_certificate(shown).caller  # type: ignore[arg-type]
 
 
-def test_a_certificate_is_an_identity_only_where_the_setting_says_so() -> None:
-    """A node's other port asks for certificates whatever it says."""
-    shown = Shown("ada")
-    assert caller(shown, by_certificate=True) == Caller(identity="ada", means=Means.CERTIFICATE)
+def of_node(shown: Shown) -> Caller:
+    asked = NodeAuthenticator(CLUSTER, is_peer)
+    assert asyncio.run(asked.by_metadata((("authorization", "Bearer x"),))) is None
+    return asked.by_certificate(shown).caller  # type: ignore[arg-type]
+
+
+def test_a_certificate_is_an_identity_only_where_clients_show_some() -> None:
+    shown = Shown("ada", peer_name(CLUSTER, MEMBER))
+    expected = Caller(identity="ada", means=Means.CERTIFICATE)
+    assert of_client(shown, has_certificates=True) == expected, "not a node"
     with pytest.raises(Unauthenticated):
-        caller(shown, by_certificate=False)
+        of_client(shown, has_certificates=False)
 
 
-@pytest.mark.parametrize("by_certificate", [False, True])
-def test_a_node_is_known_by_its_certificate_while_it_is_a_member(by_certificate: bool) -> None:
-    for node, expected in (
-        (MEMBER, node_caller(MEMBER)),
-        (REMOVED, NodeRemoved),
-        (STRANGER, MemberUnknown),
+def test_at_the_port_of_nodes_a_member_is_known_by_its_certificate_and_nobody_else() -> None:
+    assert of_node(Shown("ada", "host.example.com", peer_name(CLUSTER, MEMBER))) == (
+        node_caller(MEMBER)
+    )
+    for shown, rejection in (
+        (Shown("ada", peer_name(CLUSTER, REMOVED)), NodeRemoved),
+        (Shown("ada", peer_name(CLUSTER, STRANGER)), MemberUnknown),
+        (Shown("ada"), Unauthenticated),
+        (Shown("node 2", peer_name("d" * 32, MEMBER)), Unauthenticated),
     ):
-        shown = Shown("ada", "host.example.com", peer_name(CLUSTER, node))
-        if isinstance(expected, Caller):
-            assert caller(shown, by_certificate=by_certificate) == expected
-        else:
-            with pytest.raises(expected):
-                caller(shown, by_certificate=by_certificate)
-
-
-def test_a_node_of_another_cluster_is_no_node_here() -> None:
-    shown = Shown("node 2", peer_name("d" * 32, MEMBER))
-    with pytest.raises(RaftlogError) as rejected:
-        caller(shown, by_certificate=False)
-    assert isinstance(rejected.value, Unauthenticated)
-    assert caller(shown, by_certificate=True).means is Means.CERTIFICATE
+        with pytest.raises(rejection):
+            of_node(shown)

@@ -1,0 +1,153 @@
+"""What a node serves at which port, to whom, and within which bounds.
+
+Without TLS one port serves clients and nodes. With TLS nodes have a port of their own, where both
+sides show certificates, and a server of its own: what a stranger does to the clients' server does
+not touch the streams between nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import grpc
+import grpc.aio
+import structlog
+from grpc_health.v1 import health, health_pb2_grpc
+
+from raftlog.config import Settings
+from raftlog.config_auth import refuse_bare_auth
+from raftlog.config_hosts import PORT_MAX, is_loopback
+from raftlog.errors import InvalidOption
+from raftlog.server.admission import Admission, Authenticator, NodeAuthenticator
+from raftlog.server.audit import AuditLog
+from raftlog.server.listener import Listener, Port, generic_handlers
+from raftlog.server.node import Node
+from raftlog.tls import Certificates, port_credentials
+from raftlog.transport.inbound import PeerStreams
+from raftlog.transport.link import KEEPALIVE_OPTIONS
+
+HEALTH_WATCHES_MAX = 100
+"""So many callers at a time may watch whether the node serves; they need no identity, and each
+costs 20 KB. No setting: a balancer needs one."""
+
+_STREAMS_MORE = 1_024
+
+log = structlog.get_logger(__name__)
+
+
+class BoundedHealth(health.aio.HealthServicer):
+    """The health service, which answers everybody."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._watches = 0
+
+    async def Watch(self, request: Any, context: Any) -> None:
+        """Tell the state now and whenever it changes."""
+        if self._watches >= HEALTH_WATCHES_MAX:
+            code = grpc.StatusCode.RESOURCE_EXHAUSTED
+            await context.abort(code, f"{HEALTH_WATCHES_MAX} callers watch already")
+        self._watches += 1
+        try:
+            await super().Watch(request, context)
+        finally:
+            self._watches -= 1
+
+
+def asks_callers(settings: Settings) -> bool:
+    """Whether the node asks callers who they are."""
+    return settings.auth.tokens_are_asked_for or settings.tls.client_certificates
+
+
+def listeners_of(
+    settings: Settings,
+    node: Node,
+    calls: grpc.GenericRpcHandler,
+    healths: BoundedHealth,
+    audit: AuditLog | None,
+) -> list[Listener]:
+    """A server for each port; `calls` are the handlers of clients' calls, some of which nodes make
+    as well. Raises `InvalidOption`."""
+    streams = PeerStreams(node, proven=node.channels.encrypted).handlers()
+    of_health = generic_handlers(partial(health_pb2_grpc.add_HealthServicer_to_server, healths))
+    address = node.addresses[node.node]
+    certificates = node.channels.certificates
+    asks = asks_callers(settings)
+    if asks:
+        refuse_bare_auth(settings.auth, encrypted=certificates is not None)
+    if certificates is None:
+        _check_bare(settings, address)
+        server = partial(_new_server, settings, (calls, streams, *of_health), ())
+        return [Listener(server, [Port(address, None)])]
+    admitted: list[Admission] = []
+    nodes_admitted: list[Admission] = []
+    if asks:
+        has_certificates = settings.tls.client_certificates
+        callers = Authenticator(settings.auth, has_certificates=has_certificates)
+        nodes = NodeAuthenticator(node.identity.cluster_id, node.is_peer)
+        admitted = [Admission(callers, node.counts, audit)]
+        nodes_admitted = [Admission(nodes, node.counts, audit)]
+    return [
+        Listener(partial(_new_server, settings, handlers, admission), [port])
+        for handlers, admission, port in (
+            ((calls, streams), nodes_admitted, _port_of_nodes(node, address, certificates)),
+            ((calls, *of_health), admitted, _port_of_clients(settings, address, certificates)),
+        )
+    ]
+
+
+def _check_bare(settings: Settings, address: str) -> None:
+    if settings.tls.client_certificates:
+        raise InvalidOption(
+            option="tls.client_certificates",
+            problem="is on, and the node has no TLS",
+            advice="Give tls.cert_file, tls.key_file and tls.ca_file as well.",
+        )
+    if not is_loopback(address.rpartition(":")[0]):
+        log.warning("serves without encryption", address=address)
+
+
+def _port_of_clients(settings: Settings, address: str, certificates: Certificates) -> Port:
+    mutual = settings.tls.client_certificates
+    return Port(address, partial(port_credentials, certificates, mutual=mutual))
+
+
+def _port_of_nodes(node: Node, address: str, certificates: Certificates) -> Port:
+    own = node.channels.address(address)
+    if int(own.rpartition(":")[2]) > PORT_MAX:
+        raise InvalidOption(
+            option="tls.peer_port_offset",
+            problem=f"leads from {address} to {own}, and the last port is {PORT_MAX}",
+            advice="Give all nodes a lower one.",
+        )
+    credentials = partial(port_credentials, certificates, mutual=True)
+    return Port(own, credentials, option="tls.peer_port_offset")
+
+
+def _new_server(
+    settings: Settings,
+    handlers: Sequence[grpc.GenericRpcHandler],
+    admission: Sequence[Admission],
+) -> grpc.aio.Server:
+    server = grpc.aio.server(options=_server_options(settings), interceptors=list(admission))
+    server.add_generic_rpc_handlers(tuple(handlers))
+    return server
+
+
+def _server_options(settings: Settings) -> list[tuple[str, int]]:
+    return [
+        ("grpc.max_receive_message_length", settings.message_bytes_max()),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.max_allowed_incoming_connections", settings.server.connections_max),
+        # More than the node answers: what is over `server.requests_max` is told so.
+        ("grpc.max_concurrent_streams", settings.server.requests_max + _STREAMS_MORE),
+        # Two nodes on one port would each answer half of the calls.
+        ("grpc.so_reuseport", 0),
+        # Who connects and says nothing, or half of it, holds a socket no longer than this. No
+        # setting: a client or peer of raftlog sends its part at once.
+        ("grpc.server_handshake_timeout_ms", 5_000),
+        ("grpc.http2.settings_timeout", 5_000),
+        *KEEPALIVE_OPTIONS,
+    ]
