@@ -22,11 +22,30 @@ class AuthSettings(Section):
     oidc_audience: str = setting("", "The audience (`aud`) that an access token must name.")
     oidc_jwks: str = setting(
         "",
-        "Where the issuer's public keys are: an https:// or http:// address of a JSON Web Key Set, "
-        "or file:PATH. Keys are kept, and read again when a token names another one.",
+        "Where the issuer's public keys are: an https:// address of a JSON Web Key Set, or "
+        "file:PATH. Keys are kept, and read again when a token names another one.",
     )
     oidc_identity_claim: str = setting("sub", "The claim that names who calls.")
     oidc_groups_claim: str = setting("groups", "The claim with the list of the caller's groups.")
+
+    oidc_clients: str = setting(
+        "",
+        "Clients of the issuer, separated by commas. A token for several audiences counts only if "
+        "it was issued to one of them (`azp`).",
+    )
+    oidc_token_lifetime_max_s: float = setting(
+        86_400.0,
+        "An access token that ends later than so long from now does not count, s: it could not be "
+        "taken back.",
+        ge=60.0,
+        le=31_536_000.0,
+    )
+    oidc_keys_age_max_s: float = setting(
+        86_400.0,
+        "How long the keys that a node knows count while it does not reach the issuer, s.",
+        ge=600.0,
+        le=2_592_000.0,
+    )
 
     admins: str = setting(
         "",
@@ -63,6 +82,11 @@ class AuthSettings(Section):
         return frozenset(filter(None, map(str.strip, self.admins.split(","))))
 
     @property
+    def oidc_client_names(self) -> frozenset[str]:
+        """Those of `oidc_clients`."""
+        return frozenset(filter(None, map(str.strip, self.oidc_clients.split(","))))
+
+    @property
     def tokens_are_asked_for(self) -> bool:
         """Whether callers may show a token."""
         return bool(self.tokens_file or self.oidc_issuer)
@@ -81,10 +105,10 @@ def refuse_half_auth(settings: AuthSettings) -> None:
             advice="Say whose access tokens count, for whom they must be, and where the keys are.",
         )
     jwks = settings.oidc_jwks
-    if jwks and not jwks.startswith(("https://", "http://", "file:")):
+    if jwks and not jwks.startswith(("https://", "file:")):
         raise InvalidOption(
             option="auth.oidc_jwks",
-            problem=f"is {jwks!r}, which is neither an address nor file:PATH",
+            problem=f"is {jwks!r}, which is neither an https address nor file:PATH",
             advice="Write for example https://login.example.com/keys.",
         )
 

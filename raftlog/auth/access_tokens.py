@@ -1,8 +1,12 @@
 """Access tokens of an OpenID provider: JWTs, whose signatures its published keys prove.
 
-Keys are kept, and fetched again when a token names one that is not known, or when they are old. A
-stranger who names keys that do not exist cannot make a node ask its provider more often than once
-in `_FETCH_PAUSE_S`.
+Keys are kept, and fetched again in the background when a token names one that is not known, or when
+they are old. Only callers whose key is not known wait for that. A stranger who names keys that do
+not exist cannot make a node ask its provider more often than once in `_FETCH_PAUSE_S`.
+
+A provider signs other tokens with the same keys. So a token counts only if nothing marks it as
+another kind than an access token (RFC 9068), and one for several audiences only if it was issued to
+a client that is named.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +30,13 @@ ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES
 _KEYS_KEPT_S = 300.0
 """Keys are fetched again after so long, and so one that the provider took back counts twice as long
 at most, while the provider answers. No setting: providers announce new keys, and keep old ones, for
-hours."""
+hours. While it does not, `auth.oidc_keys_age_max_s` says how long they count."""
 _FETCH_PAUSE_S = 5.0
 _FETCH_TIMEOUT_S = 5.0
+_HEADER_TYPES = frozenset({"jwt", "at+jwt", "application/at+jwt"})
+"""What the header's `typ` may say, if it says something: that it is a JWT, or an access token."""
+_CLAIM_TYPES = frozenset({"bearer"})
+"""And the claim `typ`, in which some providers tell access tokens from others."""
 _CLOCK_LEEWAY_S = 5
 """By how much the provider's clock may differ from this machine's; no setting."""
 
@@ -43,7 +51,7 @@ class AccessTokens:
         self._keys: dict[str | None, jwt.PyJWK] = {}
         self._fetched_at_s = -_KEYS_KEPT_S
         self._tried_at_s = -_FETCH_PAUSE_S
-        self._fetching = asyncio.Lock()
+        self._fetching: asyncio.Task[None] | None = None
 
     async def caller(self, token: str) -> tuple[Caller, float]:
         """Who is named, and until when that may be remembered, in seconds since 1970: no longer
@@ -53,10 +61,13 @@ class AccessTokens:
         there are no keys to tell.
         """
         try:
-            named = jwt.get_unverified_header(token).get("kid")
+            header = jwt.get_unverified_header(token)
         except jwt.PyJWTError:
             raise Unauthenticated(problem="the access token is no JWT") from None
-        claims = self._claims(token, await self._key(named))
+        if "typ" in header and str(header["typ"]).lower() not in _HEADER_TYPES:
+            raise Unauthenticated(problem="the token is no access token, by the type in its header")
+        claims = self._claims(token, await self._key(header.get("kid")))
+        self._check_claims(claims)
         identity = claims.get(self._settings.oidc_identity_claim)
         if not isinstance(identity, str) or not identity:
             claim = self._settings.oidc_identity_claim
@@ -84,18 +95,48 @@ class AccessTokens:
         except jwt.PyJWTError as error:
             raise Unauthenticated(problem=f"the access token does not count: {error}") from None
 
+    def _check_claims(self, claims: Mapping[str, Any]) -> None:
+        """What a signature does not say. Raises `Unauthenticated`."""
+        if "typ" in claims and str(claims["typ"]).lower() not in _CLAIM_TYPES:
+            raise Unauthenticated(problem="the token is no access token, by its claim 'typ'")
+        longest_s = self._settings.oidc_token_lifetime_max_s
+        if float(claims["exp"]) > time.time() + longest_s + _CLOCK_LEEWAY_S:
+            raise Unauthenticated(
+                problem=f"the access token lives longer than {longest_s:g} s "
+                "(auth.oidc_token_lifetime_max_s)"
+            )
+        audiences = claims["aud"]
+        several = isinstance(audiences, list) and len(audiences) > 1
+        if several and claims.get("azp") not in self._settings.oidc_client_names:
+            raise Unauthenticated(
+                problem="the access token is for several audiences, and its claim 'azp' names none "
+                "of auth.oidc_clients"
+            )
+
     async def _key(self, named: str | None) -> jwt.PyJWK:
-        async with self._fetching:
-            now_s = time.monotonic()
-            old = now_s >= self._fetched_at_s + _KEYS_KEPT_S
-            if (old or named not in self._keys) and now_s >= self._tried_at_s + _FETCH_PAUSE_S:
-                self._tried_at_s = now_s
-                await self._fetch()
-        if not self._keys:
+        """The key of that name. Only who names one that is not known waits for the provider."""
+        age_s = time.monotonic() - self._fetched_at_s
+        if named not in self._keys or age_s >= _KEYS_KEPT_S:
+            self._begin_fetch()
+            if named not in self._keys and self._fetching is not None:
+                await asyncio.shield(self._fetching)
+        age_s = time.monotonic() - self._fetched_at_s
+        if not self._keys or age_s > self._settings.oidc_keys_age_max_s:
             raise IdentityProviderUnavailable(address=self._settings.oidc_jwks)
         if named not in self._keys:
             raise Unauthenticated(problem="the access token is signed with a key nobody published")
         return self._keys[named]
+
+    def _begin_fetch(self) -> None:
+        """Ask the provider, unless it is being asked, or was a moment ago."""
+        now_s = time.monotonic()
+        if self._fetching is None and now_s >= self._tried_at_s + _FETCH_PAUSE_S:
+            self._tried_at_s = now_s
+            self._fetching = asyncio.get_running_loop().create_task(self._fetch())
+            self._fetching.add_done_callback(self._fetched)
+
+    def _fetched(self, _: asyncio.Task[None]) -> None:
+        self._fetching = None
 
     async def _fetch(self) -> None:
         try:

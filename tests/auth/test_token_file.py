@@ -92,8 +92,8 @@ def test_settings_of_an_issuer_go_together() -> None:
     flags = ["auth.oidc_issuer=https://login.example.com", "auth.oidc_audience=raftlog"]
     with pytest.raises(InvalidOption, match=r"without auth\.oidc_jwks"):
         load(flags=flags)
-    with pytest.raises(InvalidOption, match="neither an address nor file:PATH"):
-        load(flags=[*flags, "auth.oidc_jwks=login.example.com/keys"])
+    with pytest.raises(InvalidOption, match="neither an https address nor file:PATH"):
+        load(flags=[*flags, "auth.oidc_jwks=http://login.example.com/keys"])
     load(flags=[*flags, "auth.oidc_jwks=file:/etc/keys.json"])
 
 

@@ -22,6 +22,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from raftlog.auth.caller import Caller, Means
 from raftlog.auth.token_file import remove_tokens
+from raftlog.certificates import make_certificates
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.config_tls import PemFiles
@@ -80,8 +81,10 @@ def keys() -> Keys:
 
 
 @pytest.fixture(scope="module")
-def provider(keys: Keys) -> Iterator[str]:
-    """Where the keys are published."""
+def provider(keys: Keys, folder: Path) -> Iterator[str]:
+    """Where the keys are published: by a server that only processes of these tests trust."""
+    made = folder / "provider"
+    make_certificates(made, cluster_id="provider", hosts={1: "127.0.0.1"}, days=1)
 
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -95,10 +98,17 @@ def provider(keys: Keys) -> Iterator[str]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(made / "node-1.pem", made / "node-1.key")
+    with (
+        ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server,
+        pytest.MonkeyPatch.context() as patched,
+    ):
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        patched.setenv("SSL_CERT_FILE", str(made / "ca.pem"))
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/keys"
+        yield f"https://127.0.0.1:{server.server_port}/keys"
         server.shutdown()
         thread.join(PATIENCE_S)
 
