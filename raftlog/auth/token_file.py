@@ -7,9 +7,11 @@ call nothing. The token itself is shown once, when it is made.
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -25,6 +27,7 @@ OPTION = "auth.tokens_file"
 _PREFIX = "raftlog_"
 """By which people and scanners for leaked secrets know what it is."""
 _TOKEN_BYTES = 32
+_ID_CHARACTERS = 12
 _IDENTITY_CHARACTERS_MAX = 200
 _FILE_BYTES_MAX = 16 << 20
 """Some 50,000 tokens. No setting: it bounds what a wrong path may cost."""
@@ -41,6 +44,12 @@ class KnownToken(BaseModel):
     made: datetime
     ends: AwareDatetime | None = None
     """From when on it counts no more; None: never."""
+
+    @property
+    def id(self) -> str:
+        """By which one of an identity's tokens is told from the others: a part of its hash, so it
+        is no secret."""
+        return self.sha256[:_ID_CHARACTERS]
 
 
 class _Content(BaseModel):
@@ -105,12 +114,14 @@ def add_token(
     return token
 
 
-def remove_tokens(file: Path, identity: str) -> int:
-    """Give up all tokens of the identity; how many there were. Raises `InvalidOption`,
-    `OSError`."""
+def remove_tokens(file: Path, identity: str, id: str | None = None) -> int:
+    """Give up all tokens of the identity, or the one with this `id`; how many there were. Raises
+    `InvalidOption`, `OSError`."""
     with only_writer(file):
         known = read_tokens(file)
-        kept = tuple(each for each in known if each.identity != identity)
+        kept = tuple(
+            each for each in known if each.identity != identity or id not in (None, each.id)
+        )
         if len(kept) < len(known):
             _write(file, kept)
         return len(known) - len(kept)
@@ -121,11 +132,21 @@ def _write(file: Path, tokens: tuple[KnownToken, ...]) -> None:
 
 
 class TokenFile:
-    """The tokens that a node accepts: those of a file as it is now, as `Latest` has it."""
+    """The tokens that a node accepts: those of a file as it is now, as `Latest` has it. A file that
+    is damaged changes nothing; one that was deleted takes all tokens away."""
 
     def __init__(self, file: Path, on_problem: Callable[[str], None]) -> None:
         """Reads it; `on_problem` is told what is wrong with a later one. Raises `InvalidOption`."""
-        self._known = Latest([str(file)], lambda: _by_digest(read_tokens(file)), on_problem)
+
+        def later() -> dict[str, KnownToken]:
+            try:
+                os.stat(file)
+            except FileNotFoundError:
+                on_problem(f"{OPTION} names {file}, which was deleted: no token counts")
+                return {}
+            return _by_digest(file)
+
+        self._known = Latest([str(file)], later, on_problem, first=partial(_by_digest, file))
 
     def caller(self, token: str) -> Caller | None:
         """Whose token it is; None: nobody's, or it has ended."""
@@ -135,5 +156,5 @@ class TokenFile:
         return Caller(identity=known.identity, means=Means.TOKEN, groups=frozenset(known.groups))
 
 
-def _by_digest(tokens: tuple[KnownToken, ...]) -> dict[str, KnownToken]:
-    return {each.sha256: each for each in tokens}
+def _by_digest(file: Path) -> dict[str, KnownToken]:
+    return {each.sha256: each for each in read_tokens(file)}

@@ -74,28 +74,40 @@ def show(
     known = read_tokens(_file(context, file))
     if output is Format.JSON:
         shown = {"identity", "groups", "made", "ends"}
-        show_json([each.model_dump(mode="json", include=shown) for each in known])
+        show_json(
+            [{"id": each.id, **each.model_dump(mode="json", include=shown)} for each in known]
+        )
         return
     show_table(
-        ["IDENTITY", "GROUPS", "MADE", "ENDS"],
+        ["ID", "IDENTITY", "GROUPS", "MADE", "ENDS"],
         [
-            [each.identity, ", ".join(each.groups), f"{each.made:%Y-%m-%d}", _end(each)]
+            [each.id, each.identity, ", ".join(each.groups), f"{each.made:%Y-%m-%d}", _end(each)]
             for each in known
         ],
     )
 
 
 @app.command()
-def remove(context: typer.Context, name: NameArgument, file: FileOption = None) -> None:
-    """Take all tokens of an identity away: nodes refuse them within seconds."""
+def remove(
+    context: typer.Context,
+    name: NameArgument,
+    id: Annotated[
+        str | None,
+        typer.Option(
+            "--id", help="Only this one (`raftlog tokens list`). Default: all.", show_default=False
+        ),
+    ] = None,
+    file: FileOption = None,
+) -> None:
+    """Take the tokens of an identity away, or one of them: nodes reject them within seconds."""
     from raftlog.auth.token_file import remove_tokens
 
     where = _file(context, file)
-    count = remove_tokens(where, name)
+    count = remove_tokens(where, name, id)
     if count == 0:
         raise InvalidOption(
             option="NAME",
-            problem=f"is {name!r}, which has no token in {where}",
+            problem=f"is {name!r}, which has no {'such ' if id else ''}token in {where}",
             advice="`raftlog tokens list` shows who has.",
         )
     say(f"{count} token{'s' if count > 1 else ''} of {name!r} removed from {where}")

@@ -117,3 +117,32 @@ def test_an_end_without_a_time_zone_is_refused(tmp_path: Path) -> None:
     file.write_text(file.read_text().replace("2026-01-01T00:00:00Z", "2026-01-01T00:00:00"))
     with pytest.raises(InvalidOption, match="timezone"):
         read_tokens(file)
+
+
+def test_one_of_an_identitys_tokens_is_given_up_by_its_id(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.json"
+    tokens = [add_token(file, name, (), None, NOW) for name in ("etl", "etl", "ada")]
+    first, _, other = read_tokens(file)
+    assert remove_tokens(file, "etl", other.id) == 0, "of another identity"
+    assert remove_tokens(file, "etl", first.id) == 1
+    known = TokenFile(file, fail)
+    assert [known.caller(token) is not None for token in tokens] == [False, True, True]
+
+
+def test_a_file_that_is_deleted_takes_all_tokens_away_and_a_damaged_one_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("raftlog.changing_files._LOOK_AGAIN_S", 0.0)
+    file, problems = tmp_path / "tokens.json", list[str]()
+    token = add_token(file, "etl", (), None, NOW)
+    content = file.read_bytes()
+    known = TokenFile(file, problems.append)
+    file.write_bytes(content[:-20])
+    assert known.caller(token) is not None
+    assert "no file of tokens" in problems.pop()
+    file.unlink()
+    assert known.caller(token) is None
+    assert "was deleted" in problems.pop()
+    file.write_bytes(content)
+    assert known.caller(token) is not None
+    assert problems == []
