@@ -95,6 +95,14 @@ def _opened(options: ConnectionOptions, timeout_s: float, *, patient: bool) -> L
         "tracing_endpoint": options.tracing_endpoint,
         "tracing_sample_ratio": options.tracing_sample_ratio,
     }
+    if options.credential:
+        from raftlog.config import named_credential
+
+        own = named_credential(options.credential)
+        update |= {"tls_ca_file": own.ca, "tls_cert_file": own.cert, "tls_key_file": own.key}
+        update["token"] = own.token
+        if not own.zookeeper:
+            update["bootstrap_servers"] = own.servers
     if patient:
         update["refused_timeout_s"] = timeout_s
     settings = client_settings().model_copy(update=update)

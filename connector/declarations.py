@@ -73,24 +73,10 @@ OPTIONS: tuple[Option, ...] = (
         "without a path.",
     ),
     Option(
-        name="raftlog.tls.cert.file",
+        name="raftlog.auth.credential",
         endpoints=SOURCES | SINKS,
-        setting="tls_cert_file",
-        doc="PEM file with the certificate to show to nodes, where they ask for one.",
-    ),
-    Option(
-        name="raftlog.tls.key.file",
-        endpoints=SOURCES | SINKS,
-        setting="tls_key_file",
-        doc="PEM file with that certificate's private key.",
-    ),
-    Option(
-        name="raftlog.auth.token",
-        endpoints=SOURCES | SINKS,
-        setting="token",
-        doc="Where the token is that says who calls: file:PATH, env:NAME or command:LINE, never "
-        "the token itself. Executors read it too: --files brings a file, and "
-        "spark.executorEnv.NAME sets a variable.",
+        doc="Who the query is: the name of a credential that raftlog.toml or the environment of "
+        "driver and executors define, with the servers and the CA that it is for.",
     ),
     Option(
         name="raftlog.request.timeout.ms",

@@ -29,9 +29,7 @@ def advice_for(key: str) -> str:
     if name in _IN_PLACE_OF:
         return _IN_PLACE_OF[name]
     if name.startswith(_OF_SECURITY):
-        return (
-            "'raftlog.tls.ca.file' and 'raftlog.auth.token' take its place (`raftlog docs KAFKA`)."
-        )
+        return "'raftlog.auth.credential' names what takes its place (`raftlog docs KAFKA`)."
     if name.startswith("kafka."):
         return "Leave it out: no client of Kafka's reads it here (`raftlog docs KAFKA`)."
     return ""

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from raftlog.config import ClientSettings
 
 
+_OF_CREDENTIALS = frozenset({"raftlog.auth.token", "raftlog.tls.cert.file", "raftlog.tls.key.file"})
+"""What a credential's definition says, and no option: who sets options must not run programs, nor
+send a secret to servers of their own."""
+
 _settings: dict[frozenset[tuple[str, str]], ClientSettings] = {}
 """By the variables that say what they are."""
 
@@ -247,6 +251,13 @@ def _check_name(key: str, endpoints: frozenset[Endpoint]) -> None:
             option=option.name,
             problem=f"is not an option of {places(endpoints)}",
             advice=f"It belongs to {places(option.endpoints)}: remove it here.",
+        )
+    if key.lower() in _OF_CREDENTIALS:
+        raise InvalidOption(
+            option=key,
+            problem="is no option: options stand in plans, views and the metastore",
+            advice="Name a credential, 'raftlog.auth.credential', that raftlog.toml or the "
+            "environment defines (`raftlog docs SPARK`).",
         )
     known = {name: one.name for name, one in BY_KEY.items() if endpoints & one.endpoints}
     near = difflib.get_close_matches(key.lower(), known, n=1)

@@ -18,7 +18,7 @@ from raftlog.redaction import shown_address
 from raftlog.spark.declarations import OPTIONS, SINKS, SOURCES, Endpoint
 from raftlog.spark.limits import NONE, Limits
 from raftlog.spark.offsets import EARLIEST, LATEST
-from raftlog.spark.option_values import OptionValues
+from raftlog.spark.option_values import OptionValues, client_settings
 from raftlog.spark.positions import (
     Positions,
     check_batch_range,
@@ -62,7 +62,10 @@ class ConnectionOptions:
     tls_cert_file: str = ""
     tls_key_file: str = ""
     token: str = ""
-    """Where the caller's token is; "": there is none."""
+    """Where the caller's token is, by the driver's settings; "": there is none."""
+    credential: str = ""
+    """The name of what says who the caller is, where it is connected from; "": the fields above
+    do."""
     tracing_endpoint: str = ""
     """Where spans go; "": none are made."""
     tracing_sample_ratio: float = 1.0
@@ -266,36 +269,69 @@ def sink_options(given: Mapping[str, str], endpoint: Endpoint) -> SinkOptions:
 
 
 def _connection(values: OptionValues) -> ConnectionOptions:
-    servers, zookeeper = _found_by(values)
+    name = values.text("raftlog.auth.credential") or ""
+    reached = _by_credential(values, name) if name else _by_settings(values)
     return ConnectionOptions(
-        bootstrap_servers=servers,
-        zookeeper=zookeeper,
+        credential=name,
+        **reached,
         request_timeout_s=values.count("raftlog.request.timeout.ms") / 1000,
         rack=values.text("raftlog.client.rack") or "",
-        **_tls(values),
-        token=_token(values),
         tracing_endpoint=_tracing_endpoint(values),
         tracing_sample_ratio=values.share("raftlog.tracing.sample.ratio"),
     )
 
 
-def _tls(values: OptionValues) -> dict[str, str]:
+def _by_credential(values: OptionValues, name: str) -> dict[str, str]:
+    """The servers of the credential. Its secrets, and its CA, are looked up by each process that
+    connects."""
+    from raftlog.config import named_credential
+
+    own = named_credential(name)
+    _check_only(values, own.servers, own.zookeeper, own.ca, f"credential {name!r}")
+    servers = values.found if own.zookeeper else own.servers
+    return {"bootstrap_servers": servers, "zookeeper": own.zookeeper}
+
+
+def _by_settings(values: OptionValues) -> dict[str, str]:
+    """By the options, or the driver's own settings: what these prove goes to their own servers."""
+    from raftlog.config_secrets import refuse_bare_token
     from raftlog.config_tls import PemFiles, client_files
 
-    options = PemFiles(*(f"raftlog.tls.{which}.file" for which in PemFiles._fields))
-    files = PemFiles(*(values.text(name) or "" for name in options))
-    client_files(files, options)
-    return {f"tls_{name}_file": path for name, path in files._asdict().items()}
+    own = client_settings()
+    ca_file = values.text("raftlog.tls.ca.file") or ""
+    if own.token or own.tls_cert_file:
+        _check_only(values, own.bootstrap_servers, own.zookeeper, own.tls_ca_file, "client.token")
+        refuse_bare_token(own.token, ca_file)
+        files = PemFiles(ca_file, own.tls_cert_file, own.tls_key_file)
+        client_files(files, PemFiles(*(f"client.tls_{which}_file" for which in PemFiles._fields)))
+    servers, zookeeper = _found_by(values)
+    return {
+        "bootstrap_servers": servers,
+        "zookeeper": zookeeper,
+        "tls_ca_file": ca_file,
+        "tls_cert_file": own.tls_cert_file,
+        "tls_key_file": own.tls_key_file,
+        "token": own.token,
+    }
 
 
-def _token(values: OptionValues) -> str:
-    from raftlog.config_secrets import refuse_bare_token, refuse_no_reference
-
-    options = ("raftlog.auth.token", "raftlog.tls.ca.file")
-    token, ca_file = (values.text(name) or "" for name in options)
-    refuse_no_reference(options[0], token)
-    refuse_bare_token(token, ca_file, options)
-    return token
+def _check_only(
+    values: OptionValues, servers: str, zookeeper: str, ca_file: str, whose: str
+) -> None:
+    """Reject options that lead elsewhere than what proves who the query is. Raises
+    `InvalidOption`."""
+    for option, own in (
+        ("raftlog.bootstrap.servers", servers),
+        ("raftlog.zookeeper.connect", zookeeper),
+        ("raftlog.tls.ca.file", ca_file),
+    ):
+        if values.given(option) not in (None, own):
+            raise InvalidOption(
+                option=option,
+                problem=f"is not what {whose} is for",
+                advice="Leave it out, or name the credential that is for it "
+                "('raftlog.auth.credential'): it is sent to no other servers.",
+            )
 
 
 def _tracing_endpoint(values: OptionValues) -> str:

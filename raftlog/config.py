@@ -27,6 +27,7 @@ from pydantic_settings import BaseSettings, InitSettingsSource, SettingsConfigDi
 
 from raftlog.config_audit import AuditSettings
 from raftlog.config_auth import AuthSettings, refuse_half_auth
+from raftlog.config_credentials import CREDENTIAL_PREFIX, Credential, credential
 from raftlog.config_ensemble import DiscoverySettings, EnsembleSettings, refuse_half
 from raftlog.config_hosts import PORT_MAX
 from raftlog.config_metrics import MetricsSettings, refuse_half_metrics
@@ -48,6 +49,8 @@ LEASE = {"ge": 1, "le": 100 * 365 * 86_400}
 
 CONFIG_VARIABLE = "RAFTLOG_CONFIG"
 """Names the TOML file if `--config` does not."""
+_CREDENTIALS = "credentials"
+"""The table of those that Spark's options name (`raftlog.config_credentials`)."""
 _MESSAGE_OVERHEAD_BYTES = MIB
 """Room in a message besides its largest entry: headers, and the other rows of a peer frame."""
 
@@ -484,9 +487,11 @@ def load(file: Path | str | None = None, flags: Iterable[str] = ()) -> Settings:
     `file` is the TOML file; None means the one that RAFTLOG_CONFIG names, or none. `flags` are
     texts `section.key=value`. Raises `InvalidOption`.
     """
-    refuse_unknown_variables(SECTIONS, os.environ.keys() - {CONFIG_VARIABLE})
+    own = {each for each in os.environ if each.startswith(CREDENTIAL_PREFIX)}
+    refuse_unknown_variables(SECTIONS, os.environ.keys() - own - {CONFIG_VARIABLE})
     named = file if file is not None else os.environ.get(CONFIG_VARIABLE)
     table = _read_file(Path(named)) if named is not None else {}
+    table.pop(_CREDENTIALS, None)
     flag_table: dict[str, Any] = {**_read_flags(flags)}
 
     class FromAllSources(Settings):
@@ -578,6 +583,13 @@ def _value(settings: Settings, name: str) -> float:
     return value
 
 
+def named_credential(name: str) -> Credential:
+    """The credential of that name, as this process has it. Raises `InvalidOption`."""
+    file = os.environ.get(CONFIG_VARIABLE)
+    table = _read_file(Path(file)) if file is not None else {}
+    return credential(name, table.get(_CREDENTIALS, {}), os.environ)
+
+
 def _read_file(file: Path) -> dict[str, Any]:
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -595,6 +607,8 @@ def _read_file(file: Path) -> dict[str, Any]:
             advice="Correct it; `python -m raftlog.config` prints one with every key.",
         ) from error
     for section, keys in table.items():
+        if section == _CREDENTIALS and isinstance(keys, dict):
+            continue  # read by who uses one
         if not isinstance(keys, dict):
             refuse_unknown(SECTIONS, section, "", section)
         for key in keys or (None,):

@@ -80,6 +80,10 @@ PACKAGES = {
         )
     ),
     "raftlog.config_tls": Package(ours=("raftlog.config_hosts", "raftlog.config_section")),
+    "raftlog.config_credentials": Package(
+        ours=("raftlog.config_secrets", "raftlog.config_section", "raftlog.config_tls"),
+        third_party=("pydantic",),
+    ),
     "raftlog.config_tracing": Package(
         ours=(
             "raftlog.config_hosts",
@@ -106,6 +110,7 @@ PACKAGES = {
         ours=(
             "raftlog.config_audit",
             "raftlog.config_auth",
+            "raftlog.config_credentials",
             "raftlog.config_ensemble",
             "raftlog.config_hosts",
             "raftlog.config_metrics",

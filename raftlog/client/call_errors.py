@@ -37,7 +37,7 @@ _CLOSED_AT_ONCE = re.compile("failed to connect to all addresses.*Socket closed"
 _WANTS_TLS = (
     "it closes the connection at once, as a node with TLS does where client.tls_ca_file "
     "(raftlog.tls.ca.file in Spark) is not given, or no certificate that it trusts "
-    "(client.tls_cert_file, raftlog.tls.cert.file)"
+    "(client.tls_cert_file, in Spark the credential's)"
 )
 
 NO_NODE_PROBLEMS = frozenset(

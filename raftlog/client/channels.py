@@ -36,8 +36,7 @@ class Channels:
         """Reads what the client trusts and shows, if it has TLS. Raises `InvalidOption`."""
         files = tls_files(settings)
         names = (
-            f"client.tls_{which}_file (raftlog.tls.{which}.file in Spark)"
-            for which in PemFiles._fields
+            f"client.tls_{which}_file (in Spark the credential's)" for which in PemFiles._fields
         )
         self._certificates = None if files is None else Certificates(files, PemFiles(*names))
         self._pem: Pem | None = None

@@ -76,8 +76,8 @@ class Unauthenticated(RaftlogError):
 
     remedy_text = (
         "Say where your token is: client.token (file:PATH, env:NAME or command:LINE), in Spark "
-        "raftlog.auth.token; for the command line `raftlog login` keeps one. Who runs the cluster "
-        "makes one with `raftlog tokens add NAME`."
+        "a credential (raftlog.auth.credential); for the command line `raftlog login` keeps one. "
+        "Who runs the cluster makes one with `raftlog tokens add NAME`."
     )
 
 

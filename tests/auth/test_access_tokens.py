@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from raftlog.auth import access_tokens
 from raftlog.auth.access_tokens import AccessTokens
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.config_auth import AuthSettings
 from raftlog.errors import IdentityProviderUnavailable, Unauthenticated
 
@@ -26,7 +27,6 @@ PRIVATE = ec.generate_private_key(ec.SECP256R1())
 KEY = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(PRIVATE.public_key())) | {"kid": "first"}
 LATER_S = 400.0
 """After this the keys are old."""
-PATIENCE_S = 30.0
 
 
 def token(*, header: dict[str, Any] | None = None, kid: str = "first", **claims: Any) -> str:

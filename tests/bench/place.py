@@ -118,12 +118,13 @@ class Place:
         return environment
 
     def spark_options(self, cluster: ProcessCluster) -> dict[str, str]:
-        """The options of a source or sink of the cluster."""
-        options = {"raftlog.bootstrap.servers": cluster.servers}
+        """The options of a source or sink of the cluster. Who a query is the environment of its
+        processes says, which are started later."""
         if self.closed:
-            options["raftlog.tls.ca.file"] = str(_authority(cluster))
-            options["raftlog.auth.token"] = cluster.token
-        return options
+            os.environ["RAFTLOG_CLIENT__BOOTSTRAP_SERVERS"] = cluster.servers
+            os.environ["RAFTLOG_CLIENT__TLS_CA_FILE"] = str(_authority(cluster))
+            os.environ["RAFTLOG_CLIENT__TOKEN"] = cluster.token
+        return {"raftlog.bootstrap.servers": cluster.servers}
 
     # ------------------------------------------------------------ closed
 

@@ -476,7 +476,7 @@ def test_an_epoch_is_one_of_a_writer_and_starts_a_read_or_ends_a_batch_read():
         ("kafka.group.id", "groupId"),
         ("assign", "subscribe"),
         ("maxRecordsPerTrigger", "maxOffsetsPerTrigger"),
-        ("kafka.sasl.jaas.config", "raftlog.auth.token"),
+        ("kafka.sasl.jaas.config", "raftlog.auth.credential"),
         ("kafka.fetch.min.bytes", "raftlog docs KAFKA"),
     ],
 )

@@ -1,8 +1,8 @@
 """A Spark program that uses a closed cluster, and makes mistakes with its secrets.
 
 canaries_run.py PLAN, a file of JSON: `folder`, where it writes; `options` of the connection, which
-say where the secrets are; `wrong_token`, a file; `token` and `key`, the files of which it gives the
-content in place of the path. It prints all that Spark tells: plans, progress, errors.
+name a credential that the environment defines, as it does `wrong`; `token` and `key`, the files of
+which it gives the content as options. It prints all that Spark tells: plans, progress, errors.
 """
 
 import json
@@ -85,7 +85,7 @@ spark.sql("SET -v").write.mode("overwrite").json(f"{folder}/settings")
 refused("another column", lambda: copy({}, into="went", what="id AS other"))
 refused("no topic", lambda: read({"subscribe": "nothing"}).count())
 for name, given in (
-    ("the wrong token", {"raftlog.auth.token": f"file:{plan['wrong_token']}"}),
+    ("the wrong token", {"raftlog.auth.credential": "wrong"}),
     *((name, {name: value}) for name, value in BARE.items()),
 ):
     refused(f"batch read, {name}", lambda given=given: read(given).count())

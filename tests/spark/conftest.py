@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import tenacity
@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 import raftlog
-from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, free_ports
 from raftlog.errors import SparkTooOld
 from raftlog.spark.spark_version import check_can_stream
 from raftlog.wire.calls import NodeView
@@ -109,9 +109,44 @@ def started(builder: SparkSession.Builder) -> SparkSession:
     return builder.getOrCreate()
 
 
+class JobCredential(NamedTuple):
+    """Credentials that the session's processes have: `job`, and `stranger`, whose token is
+    nobody's. A cluster may be started for them."""
+
+    folder: Path
+    """Where the cluster is to be, and the job's token."""
+    port: int
+    nodes: int = 3
+
+    @property
+    def token(self) -> Path:
+        return self.folder / "token"
+
+    def variables(self) -> dict[str, str]:
+        tls = self.folder / "data" / "tls"
+        servers = ",".join(f"127.0.0.1:{self.port + node}" for node in range(self.nodes))
+        defined = {"_SERVERS": servers, "_CA": str(tls / "ca.pem")}
+        shown = {"_CERT": str(tls / "client.pem"), "_KEY": str(tls / "client.key")}
+        tokens = {"JOB": f"file:{self.token}", "STRANGER": "command:echo raftlog_of-nobody"}
+        return {
+            f"RAFTLOG_CREDENTIAL_{name}{end}": value
+            for name, token in tokens.items()
+            for end, value in {"": token, **defined, **shown}.items()
+        }
+
+
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def job_credential(tmp_path_factory: pytest.TempPathFactory) -> JobCredential:
+    folder = tmp_path_factory.mktemp("credential")
+    return JobCredential(folder, free_ports(2 * JobCredential._field_defaults["nodes"]))
+
+
+@pytest.fixture(scope="session")
+def spark(
+    tmp_path_factory: pytest.TempPathFactory, job_credential: JobCredential
+) -> Iterator[SparkSession]:
     """A small session in a zone that is not UTC, so that a wrong zone shows."""
+    os.environ |= job_credential.variables()
     python = Path(__file__).with_name("worker_python.sh")
     os.environ |= {"PYSPARK_PYTHON": str(python), "TESTS_PYTHON": sys.executable}
     os.environ["TESTS_FORKS"] = fork_server.start(worker_python.PRELOADED).address

@@ -6,26 +6,26 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from raftlog.auth.token_file import add_token
-from raftlog.chaos.cluster import ProcessCluster, free_ports
-
-NODES = 3
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster
+from tests.spark.conftest import JobCredential
 
 
 def test_a_stream_goes_through_over_tls_under_its_identity(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, job_credential: JobCredential, tmp_path: Path
 ) -> None:
-    token = tmp_path / "token"
+    """Driver, planners and tasks find what proves it in their environment."""
     known = tmp_path / "tokens.json"
-    token.write_text(add_token(known, "job", (), None, datetime.now(UTC)))
+    job_credential.token.write_text(add_token(known, "job", (), None, datetime.now(UTC)))
     with (
         ProcessCluster.start(
-            tmp_path / "data",
-            port=free_ports(2 * NODES),
+            job_credential.folder / "data",
+            port=job_credential.port,
+            nodes=job_credential.nodes,
             settings=[
-                f"tls.peer_port_offset={NODES}",
+                f"tls.peer_port_offset={job_credential.nodes}",
                 "tls.client_certificates=true",
                 f"auth.tokens_file={known}",
                 "auth.admins=job, client",
@@ -37,14 +37,7 @@ def test_a_stream_goes_through_over_tls_under_its_identity(
         for topic in ("came", "went"):
             client.create_topic(topic, "a INT")
         client.append("came", [{"a": number} for number in range(10)])
-        tls = cluster.data / "tls"
-        options = {
-            "raftlog.bootstrap.servers": cluster.servers,
-            "raftlog.tls.ca.file": str(tls / "ca.pem"),
-            "raftlog.tls.cert.file": str(tls / "client.pem"),
-            "raftlog.tls.key.file": str(tls / "client.key"),
-            "raftlog.auth.token": f"file:{token}",
-        }
+        options = {"raftlog.auth.credential": "job"}
         query = (
             spark.readStream.format("raftlog")
             .options(**options)
@@ -58,22 +51,33 @@ def test_a_stream_goes_through_over_tls_under_its_identity(
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(120)
-        batch = spark.read.format("raftlog").options(**options).option("subscribe", "went").load()
-        assert sorted(row.a for row in batch.collect()) == list(range(10))
+        assert query.awaitTermination(PATIENCE_S)
 
-        stranger = options | {"raftlog.auth.token": "command:echo raftlog_of-nobody"}
-        with pytest.raises(Exception, match=r"the token is nobody's.* raftlog\.auth\.token"):
-            spark.read.format("raftlog").options(**stranger).option("subscribe", "went").load()
-        bare = options | {"raftlog.auth.token": token.read_text()}
-        with pytest.raises(Exception, match=r"'raftlog\.auth\.token' does not say where") as told:
-            spark.read.format("raftlog").options(**bare).option("subscribe", "went").load()
-        assert token.read_text() not in str(told.value)
+        def read(**more: str) -> DataFrame:
+            given = {**options, "subscribe": "went"}
+            given |= {key.replace("_", "."): value for key, value in more.items()}
+            return spark.read.format("raftlog").options(**given).load()
 
-        options.pop("raftlog.auth.token")
-        lacking = {name: value for name, value in options.items() if ".tls." not in name}
+        assert sorted(row.a for row in read().collect()) == list(range(10))
+        spark.sql(
+            "CREATE TEMPORARY VIEW of_job USING raftlog"
+            " OPTIONS ('raftlog.auth.credential' 'job', subscribe 'went')"
+        )
+        assert spark.sql("SELECT count(*) FROM of_job").first()[0] == 10
+        with pytest.raises(Exception, match=r"the token is nobody's"):
+            read(raftlog_auth_credential="stranger")
+        with pytest.raises(Exception, match=r"'credentials\.other' is not defined here"):
+            read(raftlog_auth_credential="other")
+        with pytest.raises(Exception, match=r"is not what credential 'job' is for"):
+            read(raftlog_bootstrap_servers="127.0.0.1:1")
+        owned = tmp_path / "owned"
+        for option in ("raftlog.auth.token", "raftlog.tls.key.file"):
+            with pytest.raises(Exception, match=r"Name a credential") as rejected:
+                spark.sql(
+                    f"CREATE TEMPORARY VIEW evil USING raftlog OPTIONS ('{option}'"
+                    f" 'command:touch {owned}', subscribe 'went')"
+                )
+            assert str(owned) not in str(rejected.value)
+        assert not owned.exists()
         with pytest.raises(Exception, match=r"raftlog\.tls\.ca\.file in Spark"):
-            spark.read.format("raftlog").options(**lacking).option("subscribe", "went").load()
-        del options["raftlog.tls.key.file"]
-        with pytest.raises(Exception, match=r"'raftlog\.tls\.cert\.file' is given without"):
-            spark.read.format("raftlog").options(**options).option("subscribe", "went").load()
+            read(raftlog_auth_credential="", raftlog_bootstrap_servers=cluster.servers)

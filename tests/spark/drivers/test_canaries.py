@@ -26,6 +26,7 @@ def test_no_secret_of_a_closed_cluster_shows_in_what_spark_writes(tmp_path: Path
             *("-m", "tests.spark.canaries_run", str(plan_of(scene))),
             cwd=ROOT,
             **{JWT_VARIABLE: scene.jwt},
+            **credentials_of(scene),
         )
         scene.told["standard output"], scene.told["standard error"] = done.stdout, done.stderr
         assert "READ 10" in done.stdout
@@ -41,27 +42,38 @@ def test_no_secret_of_a_closed_cluster_shows_in_what_spark_writes(tmp_path: Path
         assert not scene.leaks()
 
 
-def plan_of(scene: Planted) -> Path:
-    """The file that tells the program what to do: where its secrets are, but none of them."""
-    folder = scene.folder / "spark"
-    (folder / "events").mkdir(parents=True)
+def credentials_of(scene: Planted) -> dict[str, str]:
+    """Variables that say where the program's secrets are: `canary` is ada, `wrong` is nobody."""
     wrong = scene.folder / "wrong"
     wrong.write_text(scene.canaries.plant("the wrong token", WRONG_TOKEN, wrong))
     tls = scene.cluster.data / "tls"
+    defined = {
+        "_SERVERS": scene.cluster.servers,
+        "_CA": str(tls / "ca.pem"),
+        "_CERT": str(tls / "client.pem"),
+        "_KEY": str(tls / "client.key"),
+    }
+    tokens = {"CANARY": f"env:{JWT_VARIABLE}", "WRONG": f"file:{wrong}"}
+    return {
+        f"RAFTLOG_CREDENTIAL_{name}{end}": value
+        for name, token in tokens.items()
+        for end, value in {"": token, **defined}.items()
+    }
+
+
+def plan_of(scene: Planted) -> Path:
+    """The file that tells the program what to do: none of its secrets."""
+    folder = scene.folder / "spark"
+    (folder / "events").mkdir(parents=True)
     options = {
-        "raftlog.bootstrap.servers": scene.cluster.servers,
-        "raftlog.tls.ca.file": str(tls / "ca.pem"),
-        "raftlog.tls.cert.file": str(tls / "client.pem"),
-        "raftlog.tls.key.file": str(tls / "client.key"),
-        "raftlog.auth.token": f"env:{JWT_VARIABLE}",
+        "raftlog.auth.credential": "canary",
         "raftlog.tracing.endpoint": scene.traces.endpoint,
     }
     plan = {
         "folder": str(folder),
         "options": options,
-        "wrong_token": str(wrong),
         "token": str(scene.operator),
-        "key": str(tls / "client.key"),
+        "key": str(scene.cluster.data / "tls" / "client.key"),
     }
     file = scene.folder / "plan.json"
     file.write_text(json.dumps(plan))

@@ -1,0 +1,134 @@
+"""Options only name who a query is; what proves it goes to the servers that it is for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from raftlog.errors import InvalidOption
+from raftlog.spark.declarations import Endpoint
+from raftlog.spark.options import ConnectionOptions, sink_options, source_options
+
+SERVERS, EVIL = "node-1:7401,node-2:7401", "evil:7401"
+NAMED = {"raftlog.auth.credential": "prod"}
+DEFINED = {"": "command:print-token", "_SERVERS": SERVERS, "_CA": "/etc/ca.pem"}
+ENSEMBLE = "zk-1:2181/raftlog"
+
+
+def connection(**more: str) -> ConnectionOptions:
+    given = {"subscribe": "t", **{key.replace("_", "."): value for key, value in more.items()}}
+    return source_options(given, Endpoint.STREAM_SOURCE).subscription.connection
+
+
+def define(monkeypatch: pytest.MonkeyPatch, definition: dict[str, str], name: str = "PROD") -> None:
+    for end, value in definition.items():
+        monkeypatch.setenv(f"RAFTLOG_CREDENTIAL_{name}{end}", value)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("raftlog.auth.token", "command:touch /tmp/owned"),
+        ("raftlog.auth.token", "file:/etc/shadow"),
+        ("RAFTLOG.auth.Token", "raftlog_a-secret"),
+        ("raftlog.tls.cert.file", "/home/other/cert.pem"),
+        ("raftlog.tls.key.file", "/home/other/key.pem"),
+    ],
+)
+@pytest.mark.parametrize("endpoint", list(Endpoint))
+def test_no_option_says_where_a_secret_is(option: str, value: str, endpoint: Endpoint) -> None:
+    """Who may write SQL sets options: of a view, of a table."""
+    given = {"subscribe": "t"} if "read" in endpoint.value else {"topic": "t"}
+    parse = source_options if "read" in endpoint.value else sink_options
+    with pytest.raises(InvalidOption, match=r"raftlog\.auth\.credential") as rejected:
+        parse({**given, option: value}, endpoint)
+    assert value not in str(rejected.value)
+
+
+def test_a_credential_leads_to_its_own_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    define(monkeypatch, DEFINED)
+    found = connection(**NAMED)
+    assert (found.bootstrap_servers, found.zookeeper, found.credential) == (SERVERS, "", "prod")
+    assert "print-token" not in repr(found), "it stands in plans, and goes to executors"
+    same = {"raftlog.bootstrap.servers": SERVERS, "raftlog.tls.ca.file": "/etc/ca.pem"}
+    assert connection(**NAMED, **same) == found
+
+
+def test_a_credential_may_be_for_an_ensemble(monkeypatch: pytest.MonkeyPatch) -> None:
+    define(monkeypatch, {"": "env:TOKEN", "_ZOOKEEPER": ENSEMBLE, "_CA": "/etc/ca.pem"})
+    assert connection(**NAMED).zookeeper == ENSEMBLE
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("raftlog.bootstrap.servers", EVIL),
+        ("raftlog.zookeeper.connect", "evil:2181"),
+        ("raftlog.tls.ca.file", "/tmp/evil.pem"),
+        ("raftlog.tls.ca.file", ""),
+    ],
+)
+def test_options_lead_a_credential_to_no_other_servers(
+    monkeypatch: pytest.MonkeyPatch, option: str, value: str
+) -> None:
+    define(monkeypatch, DEFINED)
+    with pytest.raises(InvalidOption, match="is not what credential 'prod' is for"):
+        connection(**NAMED, **{option: value})
+    for end in DEFINED:
+        monkeypatch.delenv(f"RAFTLOG_CREDENTIAL_PROD{end}")
+    monkeypatch.setenv("RAFTLOG_CLIENT__TOKEN", "env:TOKEN")
+    monkeypatch.setenv("RAFTLOG_CLIENT__BOOTSTRAP_SERVERS", SERVERS)
+    monkeypatch.setenv("RAFTLOG_CLIENT__TLS_CA_FILE", "/etc/ca.pem")
+    assert connection().token == "env:TOKEN"
+    with pytest.raises(InvalidOption, match=r"is not what client\.token is for"):
+        connection(**{option: value})
+
+
+@pytest.mark.parametrize(
+    ("definition", "problem"),
+    [
+        ({}, "is not defined here"),
+        ({"_SERVERS": SERVERS, "_CA": "/etc/ca.pem"}, "is not defined here"),
+        ({"": "env:TOKEN", "_CA": "/etc/ca.pem"}, "names no servers"),
+        ({**DEFINED, "_ZOOKEEPER": ENSEMBLE}, "names both servers and ZooKeeper"),
+        ({"": "env:TOKEN", "_SERVERS": SERVERS}, "names no CA"),
+        ({**DEFINED, "": "raftlog_a-secret"}, "does not say where a token is"),
+        ({**DEFINED, "_CERT": "/etc/cert.pem"}, "is given without"),
+    ],
+)
+def test_a_definition_that_lacks_something_is_a_clear_error(
+    monkeypatch: pytest.MonkeyPatch, definition: dict[str, str], problem: str
+) -> None:
+    define(monkeypatch, definition)
+    with pytest.raises(InvalidOption, match=problem) as rejected:
+        connection(**NAMED)
+    assert "a-secret" not in str(rejected.value)
+
+
+@pytest.mark.parametrize("name", ["", "Prod", "a" * 33, "../x", "prod_servers", "1"])
+def test_a_credential_has_a_plain_name(name: str) -> None:
+    if name:
+        with pytest.raises(InvalidOption, match="no name of a credential"):
+            connection(**{"raftlog.auth.credential": name})
+    else:
+        assert connection(**{"raftlog.auth.credential": name}).credential == ""
+
+
+def test_the_file_defines_credentials_and_the_environment_overrides_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "raftlog.toml"
+    file.write_text(
+        f'[credentials.prod]\ntoken = "env:TOKEN"\nservers = "{SERVERS}"\nca = "/etc/ca.pem"\n'
+    )
+    monkeypatch.setenv("RAFTLOG_CONFIG", str(file))
+    assert connection(**NAMED).bootstrap_servers == SERVERS
+    monkeypatch.setenv("RAFTLOG_CREDENTIAL_PROD_SERVERS", "other:7401")
+    assert connection(**NAMED).bootstrap_servers == "other:7401"
+    file.write_text("[credentials.prod]\ntoken = 1\n")
+    with pytest.raises(InvalidOption, match="is no definition"):
+        connection(**NAMED)
+    file.write_text('[credentials]\nprod = "env:TOKEN"\n')
+    with pytest.raises(InvalidOption, match="is no definition"):
+        connection(**NAMED)
