@@ -204,7 +204,7 @@ def test_an_observer_answers_what_followers_do_and_names_the_leader_for_the_rest
             assert (refused.value.leader, refused.value.address) == (
                 leader, cluster.address(leader)
             )  # fmt: skip
-        put = PutKeyCall(group=key_values, session=1, sequence=1, key="k", value=b"", expected=-1)
+        put = PutKeyCall(group=key_values, session="1", sequence=1, key="k", value=b"", expected=-1)
         with pytest.raises(NotLeader):
             connection.ask(address, PUT_KEY, put, PATIENCE_S)
         with pytest.raises(NotLeader):
