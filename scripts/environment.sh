@@ -64,8 +64,13 @@ make_venv() {
     "$python" -m venv "$VENV"
 }
 
-locked() { # requirements.lock, with the PySpark that is wanted
-    sed "${RAFTLOG_SPARK:+s/^pyspark==.*/pyspark==$RAFTLOG_SPARK.*/}" requirements.lock
+locked() { # requirements.lock; another PySpark than its own has no hash there, so none has any
+    if [ -z "${RAFTLOG_SPARK:-}" ]; then
+        cat requirements.lock
+    else
+        sed -e '/^ *--hash=/d' -e 's/ \\$//' \
+            -e "s/^pyspark==.*/pyspark==$RAFTLOG_SPARK.*/" requirements.lock
+    fi
 }
 
 need_venv() {

@@ -15,7 +15,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 OLDEST = "3.11.0"
 
-NAMES = re.findall(r"^([\w.-]+)==", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+LOCK = (ROOT / "requirements.lock").read_text()
+NAMES = re.findall(r"^([\w.-]+)==", LOCK, re.MULTILINE)
 
 
 def test_the_oldest_python_is_the_promised_one() -> None:
@@ -26,3 +27,17 @@ def test_each_locked_package_serves_the_oldest_python() -> None:
     wanted = {name: metadata.metadata(name).get("Requires-Python", "") for name in NAMES}
     assert len(wanted) > 50
     assert [each for each in wanted.items() if OLDEST not in SpecifierSet(each[1])] == []
+
+
+def test_each_locked_package_has_the_hashes_of_its_files() -> None:
+    """With one of them pip checks all: what a registry serves later is what was tested."""
+    packages = re.split(r"^(?=[\w.-]+==)", LOCK, flags=re.MULTILINE)[1:]
+    assert len(packages) == len(NAMES)
+    assert [each for each in packages if "--hash=sha256:" not in each] == []
+
+
+def test_actions_of_the_workflow_are_named_by_commit() -> None:
+    workflow = (ROOT / ".github" / "workflows" / "test.yml").read_text()
+    used = re.findall(r"uses: (\S+)", workflow)
+    assert used
+    assert [each for each in used if re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", each) is None] == []
