@@ -46,6 +46,11 @@ class Latest(Generic[T]):
         self._looked_at_s = time.monotonic()
         self._value = (first or read)()
 
+    @property
+    def before(self) -> T:
+        """What is in force, without a look at the files."""
+        return self._value
+
     def now(self) -> T:
         """What the files hold, or held when they could last be used. The same object as long as
         that does not change."""

@@ -467,6 +467,14 @@ class Settings(BaseSettings):
         validate(self)
         return self
 
+    def given(self) -> list[str]:
+        """The keys that file, environment or flags have set, as `section.key`."""
+        return [
+            f"{section}.{key}"
+            for section in SECTIONS
+            for key in sorted(getattr(self, section).model_fields_set)
+        ]
+
     def message_bytes_max(self) -> int:
         """The largest message that a node accepts: the largest new entry and what comes with it.
 

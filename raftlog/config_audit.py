@@ -13,6 +13,11 @@ class AuditSettings(Section):
         "Where the node appends a line of JSON for each act and refusal; `{node}` in the path "
         "stands for the node's id. Empty: nowhere.",
     )
+    required: bool = setting(
+        False,
+        "Whether an operation is rejected that cannot be written into the file, and synced, before "
+        "it is done.",
+    )
     file_bytes_max: int = setting(
         16 << 20, "A longer file becomes FILE.1, FILE.1 becomes FILE.2, and so on.", ge=1 << 12
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -135,16 +135,27 @@ class TokenFile:
     """The tokens that a node accepts: those of a file as it is now, as `Latest` has it. A file that
     is damaged changes nothing; one that was deleted takes all tokens away."""
 
-    def __init__(self, file: Path, on_problem: Callable[[str], None]) -> None:
-        """Reads it; `on_problem` is told what is wrong with a later one. Raises `InvalidOption`."""
+    def __init__(
+        self,
+        file: Path,
+        on_problem: Callable[[str], None],
+        on_change: Callable[[Sequence[KnownToken], Sequence[KnownToken]], None] = lambda *_: None,
+    ) -> None:
+        """Reads it; `on_problem` is told what is wrong with a later one, `on_change` which tokens
+        came and which went. Raises `InvalidOption`."""
 
         def later() -> dict[str, KnownToken]:
             try:
                 os.stat(file)
             except FileNotFoundError:
                 on_problem(f"{OPTION} names {file}, which was deleted: no token counts")
-                return {}
-            return _by_digest(file)
+                found: dict[str, KnownToken] = {}
+            else:
+                found = _by_digest(file)
+            before = self._known.before
+            came = [found[key] for key in found.keys() - before.keys()]
+            on_change(came, [before[key] for key in before.keys() - found.keys()])
+            return found
 
         self._known = Latest([str(file)], later, on_problem, first=partial(_by_digest, file))
 

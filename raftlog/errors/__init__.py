@@ -8,6 +8,7 @@
     |   |-- NodeStopping            the node was told to stop
     |   |-- IdentityProviderUnavailable  a node has no keys to prove access tokens with
     |   |-- TokenReplaced           a token was refused that has been replaced meanwhile
+    |   |-- AuditUnavailable        an operation that cannot be audited, where it must be
     |   |-- MemberUnknown           a certificate names a node that is not known as a member
     |   |-- RightsUnknown           a node does not know what callers may do
     |   |-- NodesNotReady           those that `raftlog up` waited for
@@ -168,6 +169,7 @@ from raftlog.errors.request import (
     WriterNotFound,
 )
 from raftlog.errors.unavailable import (
+    AuditUnavailable,
     ChangeUnderWay,
     ChangeUnfinished,
     DeadlineExceeded,
@@ -220,6 +222,7 @@ from raftlog.errors.write import (
 )
 
 __all__ = [
+    "AuditUnavailable",
     "AcknowledgedEntriesLost",
     "AddressInUse",
     "AddressTaken",

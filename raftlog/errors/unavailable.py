@@ -76,6 +76,20 @@ class IdentityProviderUnavailable(Unavailable):
 
 
 @dataclass(kw_only=True, eq=False)
+class AuditUnavailable(Unavailable):
+    """An operation could not be written to the node's audit log, which `audit.required` asks for.
+    Nothing was done."""
+
+    problem: str
+
+    cause_text = "The operation could not be written to the node's audit log: {problem}."
+    remedy_text = (
+        "Make room on the disk of audit.file, or let its node write it; without audit.required the "
+        "operation is done all the same."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
 class MemberUnknown(Unavailable):
     """A certificate names a node that is no member, as far as the asked node knows: it may lag
     behind the controller."""

@@ -11,7 +11,7 @@ import functools
 import hashlib
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -23,7 +23,7 @@ import structlog
 
 from raftlog.auth.access_tokens import AccessTokens
 from raftlog.auth.caller import AUTHORIZATION_METADATA_KEY, BEARER, Caller, Means, node_caller
-from raftlog.auth.token_file import TokenFile
+from raftlog.auth.token_file import KnownToken, TokenFile
 from raftlog.config_auth import AuthSettings
 from raftlog.core.types import NodeId
 from raftlog.errors import MemberUnknown, RaftlogError, Unauthenticated
@@ -96,9 +96,11 @@ class NodeAuthenticator:
 class Authenticator:
     """Learns from a call's token or certificate who makes it. For one event loop only."""
 
-    def __init__(self, settings: AuthSettings, *, has_certificates: bool) -> None:
+    def __init__(
+        self, settings: AuthSettings, *, has_certificates: bool, audit: AuditLog | None = None
+    ) -> None:
         """Reads the file of tokens. `has_certificates`: clients show one, which proves an identity
-        as well. Raises `InvalidOption`."""
+        as well. `audit` is told of changes of the tokens. Raises `InvalidOption`."""
         self._has_certificates = has_certificates
         self._tokens: TokenFile | None = None
         self._access_tokens: AccessTokens | None = None
@@ -106,6 +108,7 @@ class Authenticator:
             self._tokens = TokenFile(
                 Path(settings.tokens_file),
                 lambda problem: log.error("new file of tokens refused", cause=problem),
+                functools.partial(_note_tokens, audit),
             )
         if settings.oidc_issuer:
             self._access_tokens = AccessTokens(
@@ -162,6 +165,17 @@ class Authenticator:
             proven = _Known(*await self._access_tokens.caller(token))
             self._proven[key] = proven
         return proven
+
+
+def _note_tokens(
+    audit: AuditLog | None, came: Sequence[KnownToken], went: Sequence[KnownToken]
+) -> None:
+    if audit is not None:
+        shown = {
+            which: [f"{token.identity} {token.id}" for token in tokens]
+            for which, tokens in (("came", came), ("went", went))
+        }
+        audit.changed("TokensChanged", shown)
 
 
 class Admission(grpc.aio.ServerInterceptor):
@@ -250,10 +264,11 @@ class Admission(grpc.aio.ServerInterceptor):
 
     async def _admitted(self, context: Context, call: str) -> _Known:
         """Who calls. Ends the call if that is not known."""
-        if (known := _shown.get()) is not None:
-            return known
         try:
-            return self._authenticator.by_certificate(context)
+            known = _shown.get() or self._authenticator.by_certificate(context)
+            if self._audit is not None:
+                self._audit.signed_in(known.caller, context.peer())
+            return known
         except RaftlogError as error:
             self._note(error, context.peer(), call)
             await refuse(context, error)

@@ -1,25 +1,32 @@
-"""The log of administrative acts and refusals: a line of JSON each, in a file that is rotated.
+"""The log of operations and refusals: lines of JSON, in a file that is rotated and synced.
 
     {"time": "2026-01-01T00:00:00.000+00:00", "node": 1, "who": "ada", "means": "token",
      "from": "ipv4:127.0.0.1:40000", "call": "DeleteTopic", "what": {"name": "flights", ...},
-     "outcome": "ok"}
+     "id": "3f6c...", "outcome": "begun"}
 
-`who` is null where nobody is asked who they are, or nobody knows. `outcome` is `ok` or the error's
-code. An act is logged by the node that decided on it; one that was sent to a node that does not
-lead has changed nothing, and is not an act. What is refused or fails is logged once a minute for
-each caller, call, and thing that it names, and at most `_FAILED_MAX` times a minute for one caller:
-the last of these lines says `"rest": "not logged"`. So nobody can push out what others did. Lines
-are not synced: the last ones before a power loss may be missing.
+An operation has two lines with one `id`: `begun`, which is written before anything is proposed, and
+what came of it: `ok`, an error's code, or `unknown` if its caller did not wait for the answer.
+With `audit.required` it is done only once the first line is on disk. One that was sent to a node
+that does not lead ends with `NotLeader`: it changed nothing. `who` is null where nobody is asked
+who they are, or nobody knows.
+
+Operations are never left out. What is rejected before it begins may be merged: the same rejection
+of the same caller is written once a minute, and at most `_FAILED_MAX` of one caller, and then the
+next line says how often it came in between (`repeated`). So nobody can push out what others did.
 """
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import logging
 import logging.handlers
+import os
 import queue
-from collections.abc import Iterator, Mapping
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -30,7 +37,8 @@ import structlog
 from raftlog.auth import grant_keys, quota_keys
 from raftlog.auth.caller import Caller
 from raftlog.config_audit import AuditSettings
-from raftlog.errors import Forbidden, NotLeader, PathUnusable, WriterOfAnother
+from raftlog.errors import AuditUnavailable, Forbidden, PathUnusable, WriterOfAnother
+from raftlog.metrics.counts import CANCELLED
 from raftlog.redaction import without_keys
 from raftlog.wire import calls
 from raftlog.wire.kv_calls import DeleteKeyCall, PutKeyCall
@@ -52,19 +60,27 @@ ACTS = frozenset(
         calls.RETIRE_NODE,
         calls.PLACE_GROUP,
         calls.TRANSFER_LEADERSHIP,
+        calls.GET_ENTRIES,
+        calls.GET_STATE,
     )
 )
-"""Calls that change what there is, who stands where, or what is kept. To write and read records and
-keys is what a cluster is for, and no act, except for the keys that are grants or quotas."""
+"""Calls that change what there is, who stands where, or what is kept, or read what is stored as it
+is. To write and read records and keys is what a cluster is for, and no operation, except for the
+keys that are grants or quotas."""
 
 _OK = "ok"
-_NO_ACT = NotLeader.__name__
+_BEGUN = "begun"
+_UNKNOWN = "unknown"
 _REFUSALS = frozenset((Forbidden.__name__, WriterOfAnother.__name__))
 _SAID_AGAIN_S = 60.0
+_SIGNED_IN_S = 3600.0
+"""A caller that calls again from the same host signs in anew after so long without a call."""
 _SAID_MAX = 10_000
 _FAILED_MAX = 100
 """What fails is kept this often, and so many times of one caller: who tries for ever must not push
 out what others did. No settings: they bound a file and memory."""
+_SEVERAL = "(several)"
+"""The call and outcome of what one caller was rejected beyond `_FAILED_MAX`."""
 _NAMES = ("name", "group", "key", "prefix", "start", "writer", "node", "address")
 """By what a request says what it is about."""
 
@@ -78,12 +94,32 @@ thousands of columns."""
 log = structlog.get_logger(__name__)
 
 
+class Operation:
+    """One that is audited: its lines have the same id."""
+
+    def __init__(self, log: AuditLog, line: dict[str, Any]) -> None:
+        self._log = log
+        self._line = line
+
+    async def begin(self) -> None:
+        """Write that it begins. With `audit.required` it is on disk when this returns. Raises
+        `AuditUnavailable`."""
+        await self._log.write(self._line | {"outcome": _BEGUN}, must=self._log.required)
+
+    def end(self, outcome: str) -> None:
+        """Write what came of it; `CANCELLED`: its caller has gone, and it may have been done."""
+        shown = _UNKNOWN if outcome == CANCELLED else outcome
+        self._log.take(self._line | {"what": {}, "outcome": shown})
+
+
 class AuditLog:
-    """Takes lines at once, and writes them from a thread of its own."""
+    """Takes lines at once, and writes them from a thread of its own. For one event loop only."""
 
     def __init__(self, settings: AuditSettings, node: int) -> None:
         """Opens the file, to append to it. Raises `PathUnusable`."""
         self._node = node
+        self.required = settings.required
+        """Whether an operation waits until its first line is on disk."""
         path = settings.file.replace("{node}", str(node))
         try:
             file = _File(
@@ -104,56 +140,107 @@ class AuditLog:
             _SAID_MAX, _SAID_AGAIN_S
         )
         """The numbers of what failed, by caller: from the first time on for a minute."""
+        self._repeated: cachetools.LRUCache[tuple[str, ...], int] = cachetools.LRUCache(_SAID_MAX)
+        """How often the same came since its last line."""
+        self._signed_in: cachetools.TTLCache[tuple[Caller, str], bool] = cachetools.TTLCache(
+            _SAID_MAX, _SIGNED_IN_S
+        )
 
-    def called(
+    def operation(
+        self, call: str, request: object, caller: Caller | None, peer: str
+    ) -> Operation | None:
+        """What the call is to do, if that is audited."""
+        if call not in ACTS and not _governs(request):
+            return None
+        shown = _what(request, _WHAT_CHARACTERS_MAX)
+        line = self._line(call, shown, caller, peer, _BEGUN)
+        return Operation(self, line | {"id": uuid.uuid4().hex})
+
+    def rejected(
         self, call: str, request: object, caller: Caller | None, peer: str, outcome: str
     ) -> None:
-        """This came of a call. Kept if it was to change what is of interest, or was refused for
-        want of a right."""
+        """This came of a call before it began to do anything. Written if it was to do what is
+        audited, or lacked a right."""
         is_act = call in ACTS or _governs(request)
-        if is_act and outcome == _OK:
-            self._take(call, _what(request, _WHAT_CHARACTERS_MAX), caller, peer, outcome)
-        elif outcome in _REFUSALS or (is_act and outcome != _NO_ACT):
-            who = caller.identity if caller is not None else peer.rpartition(":")[0]
-            self._take_failed(who, call, request, caller, peer, outcome)
-
-    def _take_failed(
-        self,
-        who: str,
-        call: str,
-        request: object,
-        caller: Caller | None,
-        peer: str,
-        outcome: str,
-    ) -> None:
-        failed = (who, call, outcome, *_named(request))
-        if failed in self._said:
+        if outcome not in _REFUSALS and (not is_act or outcome == _OK):
             return
-        number = next(self._failed.setdefault(who, itertools.count(1)))
-        if number > _FAILED_MAX:
-            return  # nor remembered: it would push out what others' refusals are known by
-        self._said[failed] = True
-        rest = {"rest": "not logged"} if number == _FAILED_MAX else {}
-        self._take(call, _what(request, _FAILED_CHARACTERS_MAX), caller, peer, outcome, **rest)
+        who = caller.identity if caller is not None else peer.rpartition(":")[0]
+        failed = (who, call, outcome, *_named(request))
+        if failed not in self._said:
+            number = next(self._failed.setdefault(who, itertools.count(1)))
+            if number <= _FAILED_MAX:
+                self._said[failed] = True
+                shown = _what(request, _FAILED_CHARACTERS_MAX)
+                line = self._line(call, shown, caller, peer, outcome)
+                self.take(line | self._count_of(failed))
+                return
+            failed = (who, _SEVERAL, _SEVERAL)  # nor remembered: it would push out others'
+        self._repeated[failed] = self._repeated.get(failed, 0) + 1
 
     def refused(self, call: str, peer: str, outcome: str) -> None:
         """Nobody knows who called."""
-        self._take(call, {}, None, peer, outcome)
+        self.take(self._line(call, {}, None, peer, outcome))
+
+    def signed_in(self, caller: Caller, peer: str) -> None:
+        """The caller is known; written when it calls from a host for the first time in a while."""
+        seen = (caller, peer.rpartition(":")[0])
+        if seen not in self._signed_in:
+            self.take(self._line("SignIn", {"groups": sorted(caller.groups)}, caller, peer, _OK))
+        self._signed_in[seen] = True
+
+    def changed(self, what: str, values: Mapping[str, Any]) -> None:
+        """Tokens or the configuration are other ones from now on."""
+        self.take(self._line(what, values, None, "", _OK))
 
     def stop(self) -> None:
-        """Write what waits."""
+        """Write what waits, and how often the same came that was written once."""
+        for (who, call, outcome, *named), count in self._repeated.items():
+            line = self._line(call, {"which": named}, None, "", outcome)
+            self.take(line | {"who": who, "repeated": count})
         self._writer.stop()
 
-    def _take(
+    async def write(self, line: Mapping[str, Any], *, must: bool) -> None:
+        """Write the line; if it `must` be, return once it is on disk. Raises `AuditUnavailable`."""
+        if not must:
+            self.take(line)
+            return
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[str] = loop.create_future()
+
+        def tell(problem: str) -> None:
+            if not done.done():
+                done.set_result(problem)
+
+        self.take(line, lambda problem: loop.call_soon_threadsafe(tell, problem))
+        if problem := await done:
+            raise AuditUnavailable(problem=problem)
+
+    def take(
+        self, line: Mapping[str, Any], written: Callable[[str], object] = lambda _: None
+    ) -> None:
+        """Queue the line. `written` is called from another thread once it is on disk, with "", or
+        with why it is not."""
+        text = json.dumps(line, default=str)
+        record = logging.makeLogRecord({"msg": text, "levelno": logging.INFO, "written": written})
+        try:
+            self._waiting.put_nowait(record)
+        except queue.Full:
+            log.error("audit line lost", cause="the disk is too slow", line=text)
+            written("the disk is too slow")
+
+    def _count_of(self, failed: tuple[str, ...]) -> dict[str, int]:
+        count = self._repeated.pop(failed, 0)
+        return {"repeated": count} if count else {}
+
+    def _line(
         self,
         call: str,
         what: Mapping[str, Any],
         caller: Caller | None,
         peer: str,
         outcome: str,
-        **more: str,
-    ) -> None:
-        line = {
+    ) -> dict[str, Any]:
+        return {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "node": self._node,
             "who": caller.identity if caller is not None else None,
@@ -162,20 +249,34 @@ class AuditLog:
             "call": call,
             "what": what,
             "outcome": outcome,
-            **more,
         }
-        text = json.dumps(line, default=str)
-        try:
-            self._waiting.put_nowait(logging.makeLogRecord({"msg": text, "levelno": logging.INFO}))
-        except queue.Full:
-            log.error("audit line lost", cause="the disk is too slow", line=text)
 
 
 class _File(logging.handlers.RotatingFileHandler):
-    """Says what was not written, in place of a traceback."""
+    """Syncs each line, and says what was not written, in place of a traceback."""
+
+    _problem = ""
+    """Why the line at hand is not on disk."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the line to the disk."""
+        self._problem = ""
+        super().emit(record)
+        if not self._problem and self.stream is not None:
+            try:
+                os.fsync(self.stream.fileno())
+            except OSError as error:
+                self._lost(record, error)
+        written: Callable[[str], object] = record.__dict__["written"]
+        written(self._problem)
 
     def handleError(self, record: logging.LogRecord) -> None:
-        log.error("audit line lost", cause="its file cannot be written", line=record.getMessage())
+        """The line could not be written."""
+        self._lost(record, sys.exc_info()[1])
+
+    def _lost(self, record: logging.LogRecord, error: BaseException | None) -> None:
+        self._problem = str(error) or "its file cannot be written"
+        log.error("audit line lost", cause=self._problem, line=record.getMessage())
 
 
 def _governs(request: object) -> bool:

@@ -165,6 +165,8 @@ async def _serve(
     node.spawn(_follow_keys(services, settings.auth.rights_check_s))
     if announcer is not None:
         node.spawn(announce(node, announcer))
+    if gate.audit is not None:
+        gate.audit.changed("NodeStarted", {"settings": settings.given()})
     log.info("serving", node=node_id, address=addresses[node_id], pid=os.getpid())
     await stop.wait()
     log.info("stopping", node=node_id)

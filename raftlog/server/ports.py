@@ -85,7 +85,7 @@ def listeners_of(
     nodes_admitted: list[Admission] = []
     if asks:
         has_certificates = settings.tls.client_certificates
-        callers = Authenticator(settings.auth, has_certificates=has_certificates)
+        callers = Authenticator(settings.auth, has_certificates=has_certificates, audit=audit)
         nodes = NodeAuthenticator(node.identity.cluster_id, node.is_peer)
         admitted = [Admission(callers, node.counts, audit)]
         nodes_admitted = [Admission(nodes, node.counts, audit)]

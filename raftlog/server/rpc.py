@@ -26,7 +26,7 @@ from raftlog.errors import (
 )
 from raftlog.metrics.counts import Counts
 from raftlog.server.allowed import Allowed
-from raftlog.server.audit import AuditLog
+from raftlog.server.audit import AuditLog, Operation
 from raftlog.server.calling import caller, counting, proof_of_caller
 from raftlog.server.meters import Meter, Meters
 from raftlog.server.services import Services
@@ -112,6 +112,16 @@ class CallGate:
             if key == calls.CLUSTER_METADATA_KEY:
                 return value != self._cluster_id
         return False
+
+    async def begin(self, call: str, request: object, context: Context) -> Operation | None:
+        """Write that what the call is to do begins, if that is audited. Raises
+        `AuditUnavailable`."""
+        if self.audit is None:
+            return None
+        operation = self.audit.operation(call, request, caller(), context.peer())
+        if operation is not None:
+            await operation.begin()
+        return operation
 
     def enter(self, entered: _Call) -> None:
         """Count a call. Raises `NodeStopping`, `Overloaded`; then it is not counted."""
@@ -351,6 +361,7 @@ def _unary(
 ) -> Callable[[bytes, Context], Awaitable[bytes]]:
     async def answer(data: bytes, context: Context) -> bytes | RaftlogError:
         asked: Request | None = None
+        operation: Operation | None = None
         count = gate.counts.call(call.name, len(data))
         try:
             with counting(count), gate.traces.serving(call.name, context, count) as served:
@@ -361,6 +372,7 @@ def _unary(
                         asked = request
                         entered.check(request)
                         served(request)
+                        operation = await gate.begin(call.name, request, context)
                         frame = encode_reply(call, entered.shown(await serve(request, body)))
                         await entered.answer(len(frame))
                         count.sent_bytes = len(frame)
@@ -369,8 +381,10 @@ def _unary(
                     count.outcome = type(error).__name__
                     return _without_frames(gate.allowed.told(caller(), error))
         finally:
-            if gate.audit is not None:
-                gate.audit.called(call.name, asked, caller(), context.peer(), count.outcome)
+            if operation is not None:
+                operation.end(count.outcome)
+            elif gate.audit is not None:
+                gate.audit.rejected(call.name, asked, caller(), context.peer(), count.outcome)
 
     async def handle(data: bytes, context: Context) -> bytes:
         answered = await answer(data, context)
@@ -415,7 +429,7 @@ def _stream(
             except RaftlogError as error:
                 count.outcome = type(error).__name__
                 if gate.audit is not None:
-                    gate.audit.called(call.name, asked, caller(), context.peer(), count.outcome)
+                    gate.audit.rejected(call.name, asked, caller(), context.peer(), count.outcome)
                 await refuse(context, error)
 
     return handle

@@ -401,7 +401,10 @@ def test_acts_and_refusals_are_in_the_audit_log(
 
     wait_for(all_there, "the refusal in the audit log", PATIENCE_S)
     acts = [line for line in found if line["who"] == "operator" and line["outcome"] == "ok"]
-    assert {line["call"] for line in acts} >= {"CreateTopic", "Trim", "DeleteTopic"}
+    assert {line["call"] for line in acts} >= {"CreateTopic", "Trim", "DeleteTopic", "SignIn"}
+    ids = {line["id"] for line in found if line["outcome"] == "begun"}
+    assert {line["id"] for line in acts if line["call"] != "SignIn"} <= ids
+    assert {line["call"] for line in found} >= {"NodeStarted", "TokensChanged"}
     assert all(line["means"] == "token" and line["from"].startswith("ipv4:") for line in acts)
     done = [line for line in found if line["outcome"] == "ok"]
     assert {line["who"] for line in done if line["call"] == "RegisterNode"} <= {

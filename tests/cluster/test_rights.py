@@ -589,7 +589,7 @@ def test_refusals_and_grants_are_in_the_audit_log(people: People, folder: Path) 
         return any(line["who"] == "eve" and line["outcome"] == "Forbidden" for line in found)
 
     wait_for(there, "eve's refusal", PATIENCE_S)
-    grants = [line for line in found if line["call"] == "PutKey" and line["outcome"] == "ok"]
+    grants = [line for line in found if line["call"] == "PutKey" and line["outcome"] == "begun"]
     assert {line["who"] for line in grants} == {"operator", "root"}
     assert all("raftlog/acl/" in json.dumps(line["what"]) for line in grants)
 

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import json
+import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from raftlog.auth import grant_keys, quota_keys
 from raftlog.auth.caller import Caller, Means
+from raftlog.auth.token_file import add_token, read_tokens, remove_tokens
 from raftlog.config_audit import AuditSettings
-from raftlog.errors import PathUnusable
+from raftlog.config_auth import AuthSettings
+from raftlog.core.types import GroupId
+from raftlog.errors import AuditUnavailable, PathUnusable, Unauthenticated
+from raftlog.metrics.counts import CANCELLED
+from raftlog.server.admission import Authenticator
 from raftlog.server.audit import ACTS, AuditLog
 from raftlog.wire.calls import CALLS, DeleteTopicCall, DescribeTopic
+from raftlog.wire.kv_calls import PutKeyCall
 
 NO_ACTS = frozenset(
     "Append Stage CommitEpoch AbortEpoch Read ReadSizes ReadHighWaterMark FindOffset"
     " DescribeCluster DescribeTopic ListTopics DescribePlacements WatchGroups ListWriters"
     " OpenKv OpenSession PutKey DeleteKey ReadKeys WatchKeys ReportPlacement"
-    " GetLastApplied GetServers GetEntries GetState WatchEvents".split()
+    " GetLastApplied GetServers WatchEvents".split()
 )
-"""Reads, and what is written all day by pipelines and by nodes themselves."""
+"""Reads of records and keys, and what is written all day by pipelines and by nodes."""
 
 ADA = Caller(identity="ada", means=Means.TOKEN)
 PEER = "ipv4:127.0.0.1:40000"
@@ -35,27 +46,117 @@ def test_each_call_is_known_to_be_an_act_or_none() -> None:
     assert not ACTS & NO_ACTS
 
 
-def test_a_line_says_who_did_what_from_where_and_what_came_of_it(tmp_path: Path) -> None:
+def done(audit: AuditLog, request: object, who: Caller = ADA, outcome: str = "ok") -> None:
+    """The call is made, and comes to this."""
+
+    async def act() -> None:
+        operation = audit.operation("DeleteTopic", request, who, PEER)
+        assert operation is not None
+        await operation.begin()
+        operation.end(outcome)
+
+    asyncio.run(act())
+
+
+def test_an_operation_has_a_line_before_it_and_one_of_what_came_of_it(tmp_path: Path) -> None:
     audit = AuditLog(AuditSettings(file=str(tmp_path / "audit-{node}")), 3)
-    audit.called("DeleteTopic", DELETE, ADA, PEER, "ok")
-    audit.called("DeleteTopic", DELETE, ADA, PEER, "NotLeader")  # it is asked elsewhere
-    audit.called("DeleteTopic", None, None, PEER, "MalformedRequest")
-    audit.refused("CreateTopic", PEER, "Unauthenticated")
+    for outcome in ("ok", "TopicNotFound", "NotLeader", "ok", CANCELLED):
+        done(audit, DELETE, outcome=outcome)
     audit.stop()
     found = lines(tmp_path / "audit-3")
     assert all(str(line.pop("time")).endswith("+00:00") for line in found)
-    assert found[0] == {
+    begun = found[0]
+    number = begun.pop("id")
+    assert begun == {
         "node": 3,
         "who": "ada",
         "means": "token",
         "from": PEER,
         "call": "DeleteTopic",
         "what": {"name": "flights", "incarnation": "i1"},
-        "outcome": "ok",
+        "outcome": "begun",
     }
-    assert [(line["call"], line["who"], line["outcome"]) for line in found[1:]] == [
-        ("DeleteTopic", None, "MalformedRequest"),
+    assert found[1] == begun | {"what": {}, "outcome": "ok", "id": number}
+    assert [line["outcome"] for line in found] == [
+        *("begun", "ok", "begun", "TopicNotFound", "begun", "NotLeader"),
+        *("begun", "ok", "begun", "unknown"),
+    ], "none is left out, however often it comes"
+    assert len({str(line.get("id", number)) for line in found}) == 5
+
+
+def test_reads_of_records_and_keys_are_no_operations_but_for_grants_and_quotas(
+    tmp_path: Path,
+) -> None:
+    audit = AuditLog(AuditSettings(file=str(tmp_path / "audit")), 1)
+    for key in ("a", grant_keys.KEY_PREFIX, quota_keys.KEY_PREFIX):
+        put = PutKeyCall(
+            group=GroupId(1), session="s", sequence=1, key=f"{key}x", value=b"", expected=-1
+        )
+        assert (audit.operation("PutKey", put, ADA, PEER) is None) == (key == "a")
+    audit.stop()
+
+
+def test_where_it_is_required_an_operation_waits_until_its_line_is_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    real = os.fsync
+    monkeypatch.setattr(
+        "raftlog.server.audit.os.fsync",
+        lambda descriptor: (synced.append((tmp_path / "audit").read_text()), real(descriptor)),
+    )
+    audit = AuditLog(AuditSettings(file=str(tmp_path / "audit"), required=True), 1)
+
+    async def begin() -> None:
+        operation = audit.operation("DeleteTopic", DELETE, ADA, PEER)
+        assert operation is not None
+        await operation.begin()
+
+    asyncio.run(begin())
+    assert '"begun"' in synced[-1]
+
+    def fails(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("raftlog.server.audit.os.fsync", fails)
+    with pytest.raises(AuditUnavailable, match="No space left"):
+        asyncio.run(begin())
+    audit.stop()
+
+
+def test_who_is_known_signs_in_once_from_each_host(tmp_path: Path) -> None:
+    audit = AuditLog(AuditSettings(file=str(tmp_path / "audit")), 1)
+    bob = Caller(identity="bob", means=Means.CERTIFICATE)
+    for peer in (PEER, "ipv4:127.0.0.1:40001", "ipv4:10.0.0.1:40000"):
+        for who in (ADA, bob, ADA):
+            audit.signed_in(who, peer)
+    audit.refused("CreateTopic", PEER, "Unauthenticated")
+    audit.stop()
+    found = lines(tmp_path / "audit")
+    assert [(line["call"], line["who"], line["outcome"]) for line in found] == [
+        *(2 * [("SignIn", "ada", "ok"), ("SignIn", "bob", "ok")]),
         ("CreateTopic", None, "Unauthenticated"),
+    ]
+
+
+def test_changes_of_the_tokens_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raftlog.changing_files._LOOK_AGAIN_S", 0.0)
+    file, now = tmp_path / "tokens.json", datetime(2026, 1, 1, tzinfo=UTC)
+    first = add_token(file, "ada", (), None, now)
+    audit = AuditLog(AuditSettings(file=str(tmp_path / "audit")), 1)
+    settings = AuthSettings(tokens_file=str(file))
+    asked = Authenticator(settings, has_certificates=False, audit=audit)
+    add_token(file, "bob", (), None, now)
+    [ada, bob] = read_tokens(file)
+    shown = (("authorization", f"Bearer {first}"),)
+    assert asyncio.run(asked.by_metadata(shown)) is not None
+    remove_tokens(file, "ada")
+    with pytest.raises(Unauthenticated):
+        asyncio.run(asked.by_metadata(shown))
+    audit.stop()
+    assert [line["what"] for line in lines(tmp_path / "audit")] == [
+        {"came": [f"bob {bob.id}"], "went": []},
+        {"came": [], "went": [f"ada {ada.id}"]},
     ]
 
 
@@ -65,7 +166,7 @@ def test_a_token_in_a_wrong_place_is_not_kept(tmp_path: Path) -> None:
     audit = AuditLog(AuditSettings(file=str(tmp_path / "audit")), 1)
     for name in (token, "x" * 150 + ":" + token, "-----BEGIN PRIVATE KEY-----\nplanted"):
         call = DeleteTopicCall(name=name, incarnation="i1")
-        audit.called("DeleteTopic", call, ADA, PEER, "Forbidden")
+        audit.rejected("DeleteTopic", call, ADA, PEER, "Forbidden")
     audit.stop()
     assert "planted" not in (tmp_path / "audit").read_text()
     assert [line["outcome"] for line in lines(tmp_path / "audit")] == ["Forbidden"] * 3
@@ -77,51 +178,60 @@ def test_a_file_that_is_full_makes_room_and_so_many_are_kept(tmp_path: Path) -> 
         audit = AuditLog(settings, 1)
         for number in range(start, start + 40):
             named = DeleteTopicCall(name=f"topic-{number:03}", incarnation="i" * 100)
-            audit.called("DeleteTopic", named, ADA, PEER, "ok")
+            done(audit, named)
         audit.stop()
     files = sorted(tmp_path.iterdir())
     assert [file.name for file in files] == ["audit", "audit.1", "audit.2"]
     assert all(file.stat().st_size <= 4096 for file in files)
-    kept = [line["what"]["name"] for file in reversed(files) for line in lines(file)]
+    kept = [
+        line["what"]["name"]
+        for file in reversed(files)
+        for line in lines(file)
+        if line["outcome"] == "begun"
+    ]
     assert kept == [f"topic-{number:03}" for number in range(80 - len(kept), 80)]
 
 
 def test_what_is_asked_for_is_cut_off_where_it_is_long(tmp_path: Path) -> None:
     audit = AuditLog(AuditSettings(file=str(tmp_path / "audit")), 1)
-    audit.called(
-        "DeleteTopic", DeleteTopicCall(name="n" * 100_000, incarnation="i"), ADA, PEER, "ok"
-    )
+    done(audit, DeleteTopicCall(name="n" * 100_000, incarnation="i"))
     audit.stop()
     assert (tmp_path / "audit").stat().st_size < 5_000
 
 
-def test_what_is_refused_is_logged_once_for_each_thing_that_it_names(tmp_path: Path) -> None:
+def test_the_same_rejection_is_written_once_with_how_often_it_came(tmp_path: Path) -> None:
     audit = AuditLog(AuditSettings(file=str(tmp_path / "audit")), 1)
     for _ in range(3):
         for name in ("harmless", "secret"):
-            audit.called("DescribeTopic", DescribeTopic(name=name), ADA, PEER, "Forbidden")
-    audit.called("DescribeTopic", DescribeTopic(name="secret"), ADA, PEER, "TopicNotFound")
+            audit.rejected("DescribeTopic", DescribeTopic(name=name), ADA, PEER, "Forbidden")
+    audit.rejected("DescribeTopic", DescribeTopic(name="secret"), ADA, PEER, "TopicNotFound")
     audit.stop()
-    assert [line["what"]["name"] for line in lines(tmp_path / "audit")] == ["harmless", "secret"]
+    found = lines(tmp_path / "audit")
+    assert [line["what"] for line in found] == [
+        {"name": "harmless", "any_node": False},
+        {"name": "secret", "any_node": False},
+        {"which": ["name=harmless"]},
+        {"which": ["name=secret"]},
+    ]
+    assert [line.get("repeated") for line in found] == [None, None, 2, 2]
 
 
 def test_nobody_pushes_out_what_others_did(tmp_path: Path) -> None:
-    """Failed calls of one caller are logged so many times a minute, and in short."""
+    """Rejections of one caller are written so many times a minute, and in short."""
     audit = AuditLog(AuditSettings(file=str(tmp_path / "audit")), 1)
     for number in range(1_000):
         named = DeleteTopicCall(name=f"t{number}", incarnation="i" * 4_000)
-        audit.called(
+        audit.rejected(
             "DeleteTopic", named, ADA, PEER, "Forbidden" if number % 2 else "TopicNotFound"
         )
     bob = Caller(identity="bob", means=Means.TOKEN)
-    audit.called("DeleteTopic", DELETE, bob, PEER, "Forbidden")
-    audit.called("DeleteTopic", DELETE, ADA, PEER, "ok")
+    audit.rejected("DeleteTopic", DELETE, bob, PEER, "Forbidden")
+    done(audit, DELETE)
     audit.stop()
     found = lines(tmp_path / "audit")
-    assert [line["who"] for line in found] == 100 * ["ada"] + ["bob", "ada"]
-    assert [number for number, line in enumerate(found) if "rest" in line] == [99]
-    assert found[99]["rest"] == "not logged"
-    assert (tmp_path / "audit").stat().st_size < 102 * 600
+    assert [line["who"] for line in found] == [*(100 * ["ada"]), "bob", "ada", "ada", "ada"]
+    assert found[-1]["repeated"] == 900
+    assert (tmp_path / "audit").stat().st_size < 105 * 600
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
