@@ -22,6 +22,9 @@ _silent: set[tuple[int, str]] = set()
 
 T = TypeVar("T")
 
+_WITH_QUERIES = frozenset({"s3", "gs", "gcs", "abfs", "abfss"})
+"""Schemes whose URIs may name another endpoint. Hadoop's own have no queries."""
+
 
 @dataclass(frozen=True, slots=True)
 class Unread:
@@ -79,5 +82,7 @@ def opened(location: str) -> tuple[FileSystem, str]:
         return fs.LocalFileSystem(), "/" + rest.strip("/")
     if scheme in ("s3a", "s3n"):
         scheme = "s3"
+    if "?" in rest and scheme in _WITH_QUERIES:
+        raise ValueError("its URI has a query, which could lead what proves this process elsewhere")
     files, folder = fs.FileSystem.from_uri(f"{scheme}:{rest}")
     return files, folder.rstrip("/")

@@ -12,7 +12,13 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from raftlog.errors import DeadlineExceeded, NodeUnreachable, RaftlogError, TopicRecreated
+from raftlog.errors import (
+    DeadlineExceeded,
+    InvalidOption,
+    NodeUnreachable,
+    RaftlogError,
+    TopicRecreated,
+)
 from raftlog.spark.declarations import FOUND
 from raftlog.spark.option_values import client_settings
 from raftlog.spark.options import ConnectionOptions, Subscription, connection_options
@@ -25,6 +31,9 @@ START_TIMEOUT_S = 5.0
 """How long a query that starts waits for the first answer of any node, whatever its request
 timeout. No setting: a node answers without a leader, so only a cluster that is down, or servers
 that are wrong, need longer."""
+
+_OF_COLLECTOR = ("HEADERS", "CLIENT_KEY", "CLIENT_CERTIFICATE")
+"""How OpenTelemetry's variables end that hold what proves a process to its collector."""
 
 _lock = threading.Lock()
 _clients: dict[tuple[int, ConnectionOptions, bool], LogClient] = {}
@@ -103,10 +112,26 @@ def _opened(options: ConnectionOptions, timeout_s: float, *, patient: bool) -> L
         update["token"] = own.token
         if not own.zookeeper:
             update["bootstrap_servers"] = own.servers
+    _check_collector(options.tracing_endpoint)
     if patient:
         update["refused_timeout_s"] = timeout_s
     settings = client_settings().model_copy(update=update)
     return raftlog.connect(request_timeout_s=timeout_s, settings=settings)
+
+
+def _check_collector(endpoint: str) -> None:
+    """Reject an endpoint of the options while the environment has what proves this process to a
+    collector: it is for that of the settings. Raises `InvalidOption`."""
+    if not endpoint or endpoint == client_settings().tracing_endpoint:
+        return
+    for variable in os.environ:
+        if variable.startswith("OTEL_EXPORTER_OTLP") and variable.endswith(_OF_COLLECTOR):
+            raise InvalidOption(
+                option="raftlog.tracing.endpoint",
+                problem=f"is not the collector that {variable} is for",
+                advice="Leave it out, and set client.tracing_endpoint (RAFTLOG_CLIENT__"
+                "TRACING_ENDPOINT) where the variable is.",
+            )
 
 
 def with_found_servers(given: Mapping[str, str]) -> Mapping[str, str]:

@@ -288,8 +288,8 @@ def _by_credential(values: OptionValues, name: str) -> dict[str, str]:
 
     own = named_credential(name)
     _check_only(values, own.servers, own.zookeeper, own.ca, f"credential {name!r}")
-    servers = values.found if own.zookeeper else own.servers
-    return {"bootstrap_servers": servers, "zookeeper": own.zookeeper}
+    # Not what a process found before: who sets options could say so as well.
+    return {"bootstrap_servers": own.servers, "zookeeper": own.zookeeper}
 
 
 def _by_settings(values: OptionValues) -> dict[str, str]:
@@ -299,8 +299,10 @@ def _by_settings(values: OptionValues) -> dict[str, str]:
 
     own = client_settings()
     ca_file = values.text("raftlog.tls.ca.file") or ""
-    if own.token or own.tls_cert_file:
-        _check_only(values, own.bootstrap_servers, own.zookeeper, own.tls_ca_file, "client.token")
+    if own.token or own.tls_cert_file or own.zookeeper_cert_file:
+        servers = "" if own.zookeeper else own.bootstrap_servers
+        _check_only(values, servers, own.zookeeper, own.tls_ca_file, "client.token")
+        values.found = ""  # who sets options could say so as well
         refuse_bare_token(own.token, ca_file)
         files = PemFiles(ca_file, own.tls_cert_file, own.tls_key_file)
         client_files(files, PemFiles(*(f"client.tls_{which}_file" for which in PemFiles._fields)))

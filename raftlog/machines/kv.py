@@ -18,7 +18,6 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator
 from enum import IntEnum
 from heapq import merge
-from itertools import islice
 from typing import NamedTuple, assert_never
 
 from raftlog.core.types import NO_INDEX, LogIndex
@@ -322,7 +321,8 @@ class KvMachine:
         undone, first = self._undone(at), max(prefix, start)
         gone = sorted(key for key in undone if key not in self._values and key >= first)
         place = bisect_left(self._keys, first)
-        for key in merge(islice(self._keys, place, None), gone):
+        after = (self._keys[at] for at in range(place, len(self._keys)))
+        for key in merge(after, gone):
             if (end and key >= end) or not key.startswith(prefix):
                 return
             found = undone[key] if key in undone else self._values.get(key)

@@ -44,7 +44,7 @@ from raftlog.wire.kv_calls import KeyChanges, OpenKv, ReadKeys
 from raftlog.wire.placing_calls import PlacementsReply
 from raftlog.wire.reserved_keys import QUERIES_PREFIX, WRITTEN_PREFIX, QueryNote
 
-_SYSTEM_PREFIX = "raftlog/"
+SYSTEM_PREFIX = "raftlog/"
 """Keys under it are raftlog's own: each is judged by what it says."""
 
 
@@ -319,7 +319,7 @@ def _read_keys(allowed: Allowed, request: ReadKeys) -> Sequence[Need]:
 
 
 def _under(prefix: str) -> Sequence[Need]:
-    return () if prefix.startswith(_SYSTEM_PREFIX) else (Need(Right.READ, keys_under(prefix)),)
+    return () if prefix.startswith(SYSTEM_PREFIX) else (Need(Right.READ, keys_under(prefix)),)
 
 
 NEEDS: dict[str, Needs] = {

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any
+from weakref import WeakValueDictionary
 
 from raftlog.auth import grant_keys, quota_keys
+from raftlog.auth.caller import Caller, Means
 from raftlog.comparison import Trust
 from raftlog.core.types import GroupId, LogIndex, NodeId
 from raftlog.errors import (
@@ -32,7 +36,7 @@ from raftlog.machines.kv_commands import (
 from raftlog.machines.outcomes import KeyWritten, KvCreated, SessionOpened
 from raftlog.machines.validity import problem_of_key_write
 from raftlog.multiraft.local_replica import LocalReplica
-from raftlog.server.allowed import Allowed
+from raftlog.server.allowed import SYSTEM_PREFIX, Allowed
 from raftlog.server.calling import caller
 from raftlog.server.group_services import problem_of_seconds
 from raftlog.server.node import Node
@@ -73,6 +77,8 @@ class KvServices:
         self._allowed = allowed
         self._granting = asyncio.Lock()
         """One change of the grants is judged and done before the next one is judged."""
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """By identity, who reads raftlog's own keys."""
         self._placing = placing
         self._multiraft = node.multiraft
         self._replicas = node.multiraft.replicas
@@ -169,15 +175,38 @@ class KvServices:
         _check_agreed(local)
         await self._reached(local, LogIndex(max(call.at_least, call.exactly)))
         index = call.exactly or local.replica.applied_index
-        who, start = caller(), call.start
+        async with self._turn_of(caller(), call.prefix):
+            return await self._visible(local, call, index)
+
+    async def _visible(
+        self, local: LocalReplica, call: calls.ReadKeys, index: LogIndex
+    ) -> calls.KeysReply:
+        """The first keys that the caller may see, and whether there are others that it may see:
+        what is hidden shows in neither."""
+        who, start, byte_count = caller(), call.start, 0
+        limit = min(call.limit, calls.KEYS_PER_PAGE_MAX)
+        found: list[KeyValue] = []
         while True:
             machine = await self._machine_that_knows(local, index)
             page, more = _page(machine, call, start, index)
-            seen = tuple(pair for pair in page if self._allowed.sees_key(who, pair))
-            if seen or not more:
-                return calls.KeysReply(index=index, keys=seen, more=more)
-            start = f"{page[-1].key}\0"  # who goes on must not be told a key that it may not see
+            for pair in page:
+                if not self._allowed.sees_key(who, pair):
+                    continue
+                if len(found) == limit or byte_count >= calls.KEY_BYTES_PER_PAGE_MAX:
+                    return calls.KeysReply(index=index, keys=tuple(found), more=True)
+                found.append(pair)
+                byte_count += len(pair.key) + len(pair.value)
+            if not more:
+                return calls.KeysReply(index=index, keys=tuple(found), more=False)
+            start = f"{page[-1].key}\0"
             await asyncio.sleep(0)
+
+    def _turn_of(self, who: Caller | None, prefix: str) -> AbstractAsyncContextManager[Any]:
+        """One read at a time of raftlog's own keys by each caller: many of them may be hidden from
+        it, and are passed over for its sake."""
+        if who is None or who.means is Means.NODE or not prefix.startswith(SYSTEM_PREFIX):
+            return nullcontext()
+        return self._turns.setdefault(who.identity, asyncio.Lock())
 
     async def watch_keys(
         self, call: calls.WatchKeys
@@ -187,12 +216,17 @@ class KvServices:
         local = self._here(call.group)
         await self._reached(local, call.after)
         end_s = asyncio.get_running_loop().time() + call.seconds
+        who = caller()
         told = seen = call.after
         while True:
             self._replicas.check_here(local)
             _check_agreed(local)
             _check_known(local, seen)
-            changes = tuple(local.kv_machine.changes(seen, call.prefix))
+            changes = tuple(
+                each
+                for each in local.kv_machine.changes(seen, call.prefix)
+                if self._allowed.sees_key(who, each)  # or an answer would tell that there is one
+            )
             seen = local.replica.applied_index
             if changes or seen - told >= _ENTRIES_UNTOLD_MAX:
                 told = seen
@@ -247,15 +281,12 @@ class KvServices:
 def _page(
     machine: KvMachine, call: calls.ReadKeys, start: str, index: LogIndex
 ) -> tuple[list[KeyValue], bool]:
-    """The keys of a read from `start` on, as many as one reply may have, and whether there are
+    """The keys of a read from `start` on, one more than a reply may have, and whether there are
     others."""
     found: list[KeyValue] = []
     byte_count = 0
     for pair in machine.pairs(call.prefix, start, call.end, index):
-        if (
-            len(found) >= min(call.limit, calls.KEYS_PER_PAGE_MAX)
-            or byte_count >= calls.KEY_BYTES_PER_PAGE_MAX
-        ):
+        if len(found) > calls.KEYS_PER_PAGE_MAX or byte_count >= calls.KEY_BYTES_PER_PAGE_MAX:
             return found, True
         found.append(pair)
         byte_count += len(pair.key) + len(pair.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -13,12 +14,13 @@ import grpc
 import pyarrow as pa
 import pytest
 
+from raftlog.auth import grant_keys
 from raftlog.auth.caller import Caller, Means
 from raftlog.auth.rights import EVERYTHING, Kind, Resource, Right, reader_group_named, topic_named
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.config_tls import PemFiles
-from raftlog.core.types import CONTROLLER_GROUP, GroupId
+from raftlog.core.types import CONTROLLER_GROUP, NO_INDEX, GroupId
 from raftlog.errors import (
     Forbidden,
     GroupUnknown,
@@ -38,15 +40,24 @@ from raftlog.wire.calls import (
     CALLS,
     COMMIT_EPOCH,
     PUT_KEY,
+    READ_KEYS,
     SCRUB,
     SERVICE,
+    WATCH_KEYS,
     ClusterDescription,
     CommitEpochCall,
     ScrubCall,
     StreamedCall,
 )
-from raftlog.wire.codec import encode_request
-from raftlog.wire.kv_calls import KEYS_PER_PAGE_MAX, PutKeyCall
+from raftlog.wire.codec import decode_reply, encode_request
+from raftlog.wire.kv_calls import (
+    KEYS_PER_PAGE_MAX,
+    KeyChanges,
+    KeysReply,
+    PutKeyCall,
+    ReadKeys,
+    WatchKeys,
+)
 from tests.cli.command import run
 from tests.cluster.closed import (
     NODES,
@@ -396,6 +407,47 @@ def test_nobody_writes_in_a_session_of_another(people: People) -> None:
     found = store.get("shared/operator")
     assert found is not None
     assert found.value == b"2"
+
+
+def test_neither_pages_nor_watches_tell_of_keys_that_are_hidden(
+    people: People, channels: list[grpc.Channel]
+) -> None:
+    """Whether there are more told the names of all, and an empty answer that there is a change."""
+    operator, eve = people["operator"], people["eve"]
+    for name in ("zoe", "zora"):
+        operator.acl.grant(name, [Right.READ], topic_named("other"))
+    operator.acl.grant("eve", [Right.READ], Resource(Kind.PREFIX, "public-"))
+    own = f"{grant_keys.KEY_PREFIX}eve/prefix/public-"
+    store = eve.kv._store(create=False)
+    assert store is not None
+    wait_for(lambda: page_of(eve, store, own, 10).keys != (), "eve's own grant", PATIENCE_S)
+    for limit in (1, 2, 10):
+        page = page_of(eve, store, own, limit)
+        assert ([each.key for each in page.keys], page.more) == ([own], False), limit
+    page = page_of(operator, store, own, 1)
+    assert ([each.key for each in page.keys], page.more) == ([own], True), "who may see them"
+    call = WatchKeys(group=store, prefix=grant_keys.KEY_PREFIX, after=page.index, seconds=60)
+    metadata = (("authorization", f"Bearer {people.tokens['eve'].strip()}"),)
+    watch = channels[0].unary_stream(f"/{SERVICE}/{WATCH_KEYS.name}")(
+        encode_request(WATCH_KEYS, call, b""), timeout=PATIENCE_S, metadata=metadata
+    )
+    told: list[KeyChanges] = []
+    thread = threading.Thread(target=lambda: told.append(decode_reply(WATCH_KEYS, next(watch))[0]))
+    thread.start()
+    operator.acl.grant("zora", [Right.WRITE], topic_named("other"))
+    operator.acl.grant("eve", [Right.WRITE], Resource(Kind.PREFIX, "public-"))
+    thread.join(PATIENCE_S)
+    watch.cancel()
+    assert [change.key for each in told for change in each.changes] == [own], "not an empty one"
+
+
+def page_of(of: LogClient, store: GroupId, start: str, limit: int) -> KeysReply:
+    """The keys from `start` on that it is given."""
+    call = ReadKeys(
+        group=store, strong=True, at_least=NO_INDEX, exactly=NO_INDEX,
+        prefix=grant_keys.KEY_PREFIX, start=start, end="", limit=limit,
+    )  # fmt: skip
+    return of._connection.call_leader(store, READ_KEYS, call)
 
 
 def may_put(of: LogClient, key: str) -> bool:

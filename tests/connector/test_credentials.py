@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from raftlog.errors import InvalidOption
-from raftlog.spark.declarations import Endpoint
+from raftlog.spark.checkpoint_files import opened
+from raftlog.spark.connection import client
+from raftlog.spark.declarations import FOUND, Endpoint
+from raftlog.spark.option_values import client_settings
 from raftlog.spark.options import ConnectionOptions, sink_options, source_options
 
 SERVERS, EVIL = "node-1:7401,node-2:7401", "evil:7401"
@@ -83,6 +86,39 @@ def test_options_lead_a_credential_to_no_other_servers(
     assert connection().token == "env:TOKEN"
     with pytest.raises(InvalidOption, match=r"is not what client\.token is for"):
         connection(**{option: value})
+
+
+def test_nodes_that_an_option_says_were_found_get_no_credential(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Processes hand them on by an option, which a view may have as well."""
+    found = {FOUND: EVIL}
+    define(monkeypatch, {"": "env:TOKEN", "_ZOOKEEPER": ENSEMBLE, "_CA": "/etc/ca.pem"})
+    assert connection(**NAMED, **found).bootstrap_servers == ""
+    monkeypatch.setenv("RAFTLOG_CLIENT__ZOOKEEPER", ENSEMBLE)
+    assert connection(**found).bootstrap_servers == EVIL, "there is nothing to be had"
+    monkeypatch.setenv("RAFTLOG_CLIENT__TOKEN", "env:TOKEN")
+    monkeypatch.setenv("RAFTLOG_CLIENT__TLS_CA_FILE", "/etc/ca.pem")
+    assert connection(**found).bootstrap_servers == ""
+    with pytest.raises(InvalidOption, match=r"is not what client\.token is for"):
+        connection(**{"raftlog.bootstrap.servers": client_settings().bootstrap_servers})
+
+
+def test_what_proves_a_process_to_its_collector_goes_to_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    define(monkeypatch, DEFINED)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=secret")
+    elsewhere = connection(**NAMED, **{"raftlog.tracing.endpoint": "http://evil:4317"})
+    with pytest.raises(InvalidOption, match="OTEL_EXPORTER_OTLP_HEADERS") as rejected:
+        client(elsewhere)
+    assert "secret" not in str(rejected.value)
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a", "gs", "abfss"])
+def test_a_checkpoints_uri_leads_to_no_other_endpoint(scheme: str) -> None:
+    with pytest.raises(ValueError, match="has a query"):
+        opened(f"{scheme}://bucket/a?endpoint_override=evil:80&scheme=http")
 
 
 @pytest.mark.parametrize(
