@@ -259,8 +259,8 @@ def test_the_watermark_tells_every_replicas_lag(
     """CHECKLIST 24."""
     client.create_topic(name, DDL)
     client.append(name, [{"id": 1, "text": ""}])
-    mark = shared.wait_caught_up(client, name)
-    assert mark.leader in (1, 2, 3)
+    shared.wait_caught_up(client, name)
+    wait_for(lambda: client.watermark(name).leader in (1, 2, 3), "a leader to be known", PATIENCE_S)
     wait_for(
         lambda: [each.high_water_mark for each in client.watermark(name).replicas] == [1, 1, 1],
         "every replica to serve the record",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -116,7 +117,14 @@ class JobCredential(NamedTuple):
     folder: Path
     """Where the cluster is to be, and the job's token."""
     port: int
+    held: list[socket.socket]
+    """What keeps other clusters from its ports."""
     nodes: int = 3
+
+    def release(self) -> None:
+        """Let the cluster have its ports."""
+        while self.held:
+            self.held.pop().close()
 
     @property
     def token(self) -> Path:
@@ -136,9 +144,16 @@ class JobCredential(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def job_credential(tmp_path_factory: pytest.TempPathFactory) -> JobCredential:
-    folder = tmp_path_factory.mktemp("credential")
-    return JobCredential(folder, free_ports(2 * JobCredential._field_defaults["nodes"]))
+def job_credential(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JobCredential]:
+    ports = 2 * JobCredential._field_defaults["nodes"]
+    port = free_ports(ports)
+    held = []
+    for each in range(port, port + ports):
+        held.append(socket.socket())
+        held[-1].bind(("127.0.0.1", each))
+    found = JobCredential(tmp_path_factory.mktemp("credential"), port, held)
+    yield found
+    found.release()
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ def test_a_stream_goes_through_over_tls_under_its_identity(
     spark: SparkSession, job_credential: JobCredential, tmp_path: Path
 ) -> None:
     """Driver, planners and tasks find what proves it in their environment."""
+    job_credential.release()
     known = tmp_path / "tokens.json"
     job_credential.token.write_text(add_token(known, "job", (), None, datetime.now(UTC)))
     with (
