@@ -34,9 +34,7 @@ from raftlog.tls import node_of
 from raftlog.transport.inbound import Context, refuse
 from raftlog.transport.link import STREAM_METHOD
 
-OPEN = frozenset(
-    {"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch", "/grpc.health.v1.Health/List"}
-)
+OPEN = frozenset({"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"})
 """What balancers and orchestrators ask without an identity: whether the node serves."""
 PROVEN_ELSEWHERE = frozenset({STREAM_METHOD})
 
@@ -213,10 +211,28 @@ class Admission(grpc.aio.ServerInterceptor):
             )
         except RaftlogError as error:
             return self._rejecting(error, call)
+        if known is None:
+            return self._late(handler, call)
         _shown.set(known)
         if method not in self._handlers:
             self._handlers[method] = self._guarded(handler, call)
         return self._handlers[method]
+
+    def _late(self, handler: Any, call: str) -> Any:
+        """The handler of a call whose connection's certificate says who makes it, which is judged
+        before the body is received, too: as for a stream, whose handler asks for it."""
+
+        async def judged(requests: AsyncIterator[Any], context: Context) -> AsyncIterator[bytes]:
+            _shown.set(await self._admitted(context, call))
+            if handler.unary_unary is not None:
+                yield await self._one(handler.unary_unary, call)(await anext(requests), context)
+                return
+            answers = self._many(handler.unary_stream, call)(await anext(requests), context)
+            async for frame in answers:
+                yield frame
+
+        assert handler.unary_unary or handler.unary_stream, "a call has one request"
+        return grpc.stream_stream_rpc_method_handler(judged)
 
     def _rejecting(self, error: RaftlogError, call: str) -> Any:
         """A handler that ends the call. One of a stream, because such a one reads no body unless it

@@ -5,7 +5,7 @@ from anybody, ends the loop and closes the port. The process would live on, lead
 answer nobody. So this module waits for the end of that loop and starts a new server at once. Calls
 and streams of the old server are cut off, and their clients try again.
 
-! A server must have generic handlers only (`generic_handlers`). For each registered method
+! A server must have generic handlers only (`add_generic_rpc_handlers`). For each registered method
 grpc.aio keeps a request that waits in grpc's core, and frees it when its loop ends. The core
 writes to these requests when the server is stopped afterwards, so a stranger's path corrupted the
 process's memory. The one request that waits for generic handlers has just been answered then.
@@ -14,8 +14,8 @@ process's memory. The one request that waits for generic handlers has just been 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import grpc
 import grpc.aio
@@ -34,27 +34,9 @@ is taken for longer is another process's."""
 _CAUSE_CHARACTERS_MAX = 400
 """It quotes what a stranger sent, so the log's line is bounded; no setting."""
 
+_starting = asyncio.Lock()
+
 log = structlog.get_logger(__name__)
-
-
-class _GenericOnly:
-    """A server, to generated code that adds a service to it."""
-
-    def __init__(self) -> None:
-        self.handlers: list[grpc.GenericRpcHandler] = []
-
-    def add_generic_rpc_handlers(self, handlers: Iterable[grpc.GenericRpcHandler]) -> None:
-        self.handlers += handlers
-
-    def add_registered_method_handlers(self, service: str, handlers: object) -> None:
-        """The same methods once more, only faster to find: left out (see the module)."""
-
-
-def generic_handlers(add_to_server: Callable[[Any], None]) -> tuple[grpc.GenericRpcHandler, ...]:
-    """The handlers of a service whose generated code would add it to a server in both ways."""
-    server = _GenericOnly()
-    add_to_server(server)
-    return tuple(server.handlers)
 
 
 class Port(NamedTuple):
@@ -81,6 +63,11 @@ class Listener:
 
     async def start(self) -> None:
         """Bind and serve. Raises `AddressInUse`."""
+        # One after the other: each finds the loop of its own server among the new tasks.
+        async with _starting:
+            await self._start()
+
+    async def _start(self) -> None:
         server = self._make()
         for port in self._ports:
             _bind(server, port)

@@ -18,7 +18,6 @@ from typing import Any
 
 import structlog
 import uvloop
-from grpc_health.v1 import health_pb2
 from prometheus_client import GCCollector, PlatformCollector, ProcessCollector
 
 from raftlog.auth import grant_keys, quota_keys
@@ -48,7 +47,7 @@ from raftlog.server.leases import expiry_due
 from raftlog.server.memory import collect_seldom, keep_freed_memory
 from raftlog.server.meters import Meters
 from raftlog.server.node import Node
-from raftlog.server.ports import BoundedHealth, asks_callers, listeners_of
+from raftlog.server.ports import Health, asks_callers, listeners_of
 from raftlog.server.registration import register
 from raftlog.server.rights import Rights
 from raftlog.server.rpc import CallGate, client_handlers
@@ -59,7 +58,6 @@ from raftlog.storage.folder import DataFolder
 from raftlog.storage.posix import PosixFileSystem
 from raftlog.tls import Certificates
 from raftlog.transport.peer_channels import PeerChannels
-from raftlog.wire.calls import SERVICE
 
 _NO_CLEAN_END = (DiskFailed, AcknowledgedEntriesLost)
 """Errors after which a node does not even close its files: its disk is not to be trusted, and it
@@ -148,16 +146,15 @@ async def _serve(
     services = _services(settings, node)
     gate = _gate(settings, node, services)
     metrics = _metrics_port(settings, node, gate, addresses[node_id], data)
-    healths = BoundedHealth()
-    listeners = listeners_of(settings, node, client_handlers(services, gate), healths, gate.audit)
+    health = Health()
+    listeners = listeners_of(settings, node, client_handlers(services, gate), health, gate.audit)
     announcer = announcer_of(node) if settings.discovery.zookeeper else None
     await node.start()
     # Not before: a client that connects to a port where nobody answers yet waits there in vain.
     for listener in listeners:
         await listener.start()
         node.spawn(listener.keep())
-    for service in (SERVICE, ""):
-        await healths.set(service, health_pb2.HealthCheckResponse.SERVING)
+    health.serves(serves=True)
     _stop_on_signals(stop)
     node.spawn(_answer_scrapes(metrics))
     node.spawn(register(node, services))
@@ -173,7 +170,7 @@ async def _serve(
     if not failure:
         stop.clear()  # somebody who asks twice does not wait
         await node.hand_over(stop.is_set)
-    await healths.enter_graceful_shutdown()
+    health.serves(serves=False)
     await gate.close()
     # At once: the peers' streams never end by themselves.
     for listener in listeners:

@@ -18,11 +18,13 @@ from typing import Any
 
 import structlog
 
+from raftlog.auth.caller import Means, node_caller
 from raftlog.config import Settings, StorageSettings
 from raftlog.core.messages import PeerMessage
 from raftlog.core.ready import Role
 from raftlog.core.types import FORMAT_STAMP, NOBODY, GroupId, LogIndex, NodeId, Offset
 from raftlog.errors import (
+    Forbidden,
     GroupUnknown,
     IdentityRefused,
     NodeRemoved,
@@ -45,6 +47,7 @@ from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.multiraft.repair import RepairCounts
 from raftlog.multiraft.scrubs import ScrubLimits
+from raftlog.server.calling import caller
 from raftlog.server.compactor import Compactor
 from raftlog.server.leader_calls import ask_leader
 from raftlog.server.loop_effects import LoopEffects
@@ -502,7 +505,13 @@ class Node:
             self._reporting.discard(report)
 
     async def report_placement(self, report: ReportPlacement) -> PlacementReported:
-        """Put a report into the controller's log. Raises what `propose` raises."""
+        """Put a report into the controller's log: that of a node which holds the group from now
+        on. Raises `Forbidden` for that of another one, and what `propose` raises."""
+        who, controller = caller(), self.multiraft.replicas.controller
+        info = controller.info_of(report.group)
+        holds = {node_caller(node) for node in controller.voters_of(info)} if info else {who}
+        if who is not None and who.means is Means.NODE and who not in holds:
+            raise Forbidden(identity=who.identity, right="cluster", kind="all")
         outcome = await self.propose(self.multiraft.replicas.of_controller, report)
         return accepted(PlacementReported, outcome)
 

@@ -31,7 +31,7 @@ from raftlog.machines.outcomes import (
 from raftlog.machines.placements import Placement
 from raftlog.placement import REPLICAS_DEFAULT, Held, chosen, load_of
 from raftlog.server.node import Node
-from raftlog.server.refused import accepted
+from raftlog.server.refused import accepted, check_address
 from raftlog.wire import placing_calls as calls
 
 
@@ -49,6 +49,7 @@ class PlacingServices:
     async def add_node(self, call: AddNode) -> NodeAdded:
         """Let a node join. Raises `NodeExists`, `AddressTaken`, `NodeRemoved`,
         `ObserverRefused`."""
+        check_address("AddNode", call.address)
         self._node.check_leads(self._replicas.of_controller)
         for node, address in self._node.addresses.items():
             # Nodes that have not registered yet are known by their configuration only.

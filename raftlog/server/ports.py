@@ -7,14 +7,15 @@ not touch the streams between nodes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Any
 
 import grpc
 import grpc.aio
 import structlog
-from grpc_health.v1 import health, health_pb2_grpc
+from grpc_health.v1 import health_pb2
 
 from raftlog.config import Settings
 from raftlog.config_auth import refuse_bare_auth
@@ -22,7 +23,7 @@ from raftlog.config_hosts import PORT_MAX, is_loopback
 from raftlog.errors import InvalidOption
 from raftlog.server.admission import Admission, Authenticator, NodeAuthenticator
 from raftlog.server.audit import AuditLog
-from raftlog.server.listener import Listener, Port, generic_handlers
+from raftlog.server.listener import Listener, Port
 from raftlog.server.node import Node
 from raftlog.tls import Certificates, port_credentials
 from raftlog.transport.inbound import PeerStreams
@@ -37,23 +38,52 @@ _STREAMS_MORE = 1_024
 log = structlog.get_logger(__name__)
 
 
-class BoundedHealth(health.aio.HealthServicer):
-    """The health service, which answers everybody."""
+class Health:
+    """The health service (grpc.health.v1), which answers everybody. It reads no request: a
+    stranger's bytes would cost memory, and there is one answer, whatever service they name. For one
+    event loop only."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self._serves = False
+        self._changed = asyncio.Event()
         self._watches = 0
 
-    async def Watch(self, request: Any, context: Any) -> None:
-        """Tell the state now and whenever it changes."""
+    def handler(self) -> grpc.GenericRpcHandler:
+        """The handlers to register: of streams, because such a one reads what it asks for."""
+        return grpc.method_handlers_generic_handler(
+            health_pb2.DESCRIPTOR.services_by_name["Health"].full_name,
+            {
+                "Check": grpc.stream_stream_rpc_method_handler(self._check),
+                "Watch": grpc.stream_stream_rpc_method_handler(self._watch),
+            },
+        )
+
+    def serves(self, *, serves: bool) -> None:
+        """The node serves from now on, or no more."""
+        self._serves = serves
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _check(self, _: object, __: object) -> AsyncIterator[bytes]:
+        yield self._answer()
+
+    async def _watch(self, _: object, context: Any) -> AsyncIterator[bytes]:
         if self._watches >= HEALTH_WATCHES_MAX:
             code = grpc.StatusCode.RESOURCE_EXHAUSTED
             await context.abort(code, f"{HEALTH_WATCHES_MAX} callers watch already")
         self._watches += 1
         try:
-            await super().Watch(request, context)
+            while True:
+                changed = self._changed
+                yield self._answer()
+                await changed.wait()
         finally:
             self._watches -= 1
+
+    def _answer(self) -> bytes:
+        answers = health_pb2.HealthCheckResponse
+        status = answers.SERVING if self._serves else answers.NOT_SERVING
+        return answers(status=status).SerializeToString()
 
 
 def asks_callers(settings: Settings) -> bool:
@@ -65,13 +95,12 @@ def listeners_of(
     settings: Settings,
     node: Node,
     calls: grpc.GenericRpcHandler,
-    healths: BoundedHealth,
+    health: Health,
     audit: AuditLog | None,
 ) -> list[Listener]:
     """A server for each port; `calls` are the handlers of clients' calls, some of which nodes make
     as well. Raises `InvalidOption`."""
     streams = PeerStreams(node, proven=node.channels.encrypted).handlers()
-    of_health = generic_handlers(partial(health_pb2_grpc.add_HealthServicer_to_server, healths))
     address = node.addresses[node.node]
     certificates = node.channels.certificates
     asks = asks_callers(settings)
@@ -79,7 +108,7 @@ def listeners_of(
         refuse_bare_auth(settings.auth, encrypted=certificates is not None)
     if certificates is None:
         _check_bare(settings, address)
-        server = partial(_new_server, settings, (calls, streams, *of_health), ())
+        server = partial(_new_server, settings, (calls, streams, health.handler()), ())
         return [Listener(server, [Port(address, None)])]
     admitted: list[Admission] = []
     nodes_admitted: list[Admission] = []
@@ -89,11 +118,13 @@ def listeners_of(
         nodes = NodeAuthenticator(node.identity.cluster_id, node.is_peer)
         admitted = [Admission(callers, node.counts, audit)]
         nodes_admitted = [Admission(nodes, node.counts, audit)]
+    of_nodes = _port_of_nodes(node, address, certificates)
+    of_clients = _port_of_clients(settings, address, certificates)
     return [
         Listener(partial(_new_server, settings, handlers, admission), [port])
         for handlers, admission, port in (
-            ((calls, streams), nodes_admitted, _port_of_nodes(node, address, certificates)),
-            ((calls, *of_health), admitted, _port_of_clients(settings, address, certificates)),
+            ((calls, streams), nodes_admitted, of_nodes),
+            ((calls, health.handler()), admitted, of_clients),
         )
     ]
 

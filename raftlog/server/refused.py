@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from raftlog import errors
+from raftlog.config_hosts import is_address
 from raftlog.errors import MalformedRequest, RaftlogError
 from raftlog.machines.outcomes import Outcome, Refused
 
@@ -24,6 +25,12 @@ def error_of(refused: Refused) -> RaftlogError:
     kind: type[RaftlogError] = getattr(errors, refused.code)
     assert issubclass(kind, RaftlogError)
     return kind(**dict(refused.values))
+
+
+def check_address(call: str, address: str) -> None:
+    """Reject an address that no node could connect to, before it is in the log."""
+    if not is_address(address):
+        raise MalformedRequest(call=call, what="address is not host:port")
 
 
 def check_sense(call: str, problem: str | None) -> None:

@@ -78,7 +78,7 @@ from raftlog.server.node import Node
 from raftlog.server.order import SenderOrder
 from raftlog.server.placing import PlacingServices
 from raftlog.server.record_batches import checked_summary, column_slices
-from raftlog.server.refused import Accepted, accepted, check_sense, error_of
+from raftlog.server.refused import Accepted, accepted, check_address, check_sense, error_of
 from raftlog.server.rights import Rights
 from raftlog.wire import calls
 from raftlog.wire.reader_positions import KEY_PREFIX as POSITIONS_PREFIX
@@ -139,6 +139,7 @@ class Services:
 
     async def register_node(self, call: calls.RegisterNodeCall) -> NodeRegistered:
         """Bind a node id of this cluster to its store. Raises `IdentityRefused`, `NodeUnknown`."""
+        check_address("RegisterNode", call.address)
         if self._is_unknown(call.node):
             # It may have been added just now. Who does not lead, or leads since then, has not heard
             # of that yet, and the node would end.

@@ -29,7 +29,7 @@ from raftlog.errors import (
     PeerUnproven,
     RaftlogError,
 )
-from raftlog.tls import peer_name
+from raftlog.tls import node_of, peer_name
 from raftlog.wire.calls import PEER_SERVICE
 from raftlog.wire.codec import (
     ERROR_METADATA_KEY,
@@ -130,6 +130,8 @@ class PeerStreams:
 
     async def _stream(self, frames: AsyncIterator[bytes], context: Context) -> None:
         try:
+            if self._proven:
+                self._check_is_node(context)
             hello = decode_hello(await _first(frames))
             if self._proven:
                 self._check_certificate(hello, context)
@@ -188,6 +190,14 @@ class PeerStreams:
                 boot_ids=[hello.boot_id, newest.hello.boot_id],
                 advice="One of the two runs on a copy of the other's folder: stop the copy.",
             )
+
+    def _check_is_node(self, context: Context) -> None:
+        """Before a greeting is received, which costs memory: the certificate must name a node."""
+        cluster_id = self._receiver.cluster_id()
+        shown = [name.decode() for name in context.auth_context().get("peer_dns", ())]
+        if not any(node_of(name, cluster_id) for name in shown):
+            wanted = peer_name(cluster_id, 0).replace("node-0", "node-N")
+            raise PeerUnproven(node=0, wanted=wanted, shown=", ".join(shown))
 
     def _check_certificate(self, hello: PeerHello, context: Context) -> None:
         shown = [name.decode() for name in context.auth_context().get("peer_dns", ())]

@@ -9,6 +9,7 @@ import stat
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -26,7 +27,7 @@ from raftlog.certificates import make_certificates
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.config_tls import PemFiles
-from raftlog.errors import RaftlogError, Unauthenticated
+from raftlog.errors import PeerUnproven, RaftlogError, Unauthenticated
 from raftlog.server.ports import HEALTH_WATCHES_MAX
 from raftlog.tls import Certificates, open_channel
 from raftlog.transport.link import STREAM_METHOD
@@ -223,6 +224,59 @@ def test_what_ends_the_clients_server_leaves_the_streams_between_nodes_alone(
         operator.create_topic("after-an-attack", "id bigint")
         operator.append("after-an-attack", [{"id": 1}])
     assert lines("peer stream ended") == before
+
+
+def test_both_servers_of_a_node_may_end_at_once(
+    cluster: ProcessCluster, folder: Path, tmp_path: Path
+) -> None:
+    """Each looks for the loop of its own new server."""
+    tls = cluster.data / "tls"
+    context = ssl.create_default_context(cafile=str(tls / "ca.pem"))
+    context.load_cert_chain(tls / "client.pem", tls / "client.key")
+    context.set_alpn_protocols(["h2"])
+
+    def ended() -> int:
+        return cluster.logs[2].read_text().count("grpc's server ended")
+
+    for _ in range(3):
+        before = ended()
+        with ExitStack() as stack:
+            ports = (cluster.port + 1, cluster.port + 1 + NODES)
+            opened = [stack.enter_context(Door(port, context).enter()) for port in ports]
+            for each in opened:
+                each.sendall(request("ListTopics", b"", path=b"\xff"))
+            wait_for(lambda before=before: ended() >= before + 2, "both to end", PATIENCE_S)
+        with client(cluster, (folder / "operator").read_text(), tmp_path / "token") as operator:
+            wait_for(lambda operator=operator: knows(operator), "all nodes to serve", PATIENCE_S)
+    assert cluster.runs(2)
+
+
+def test_no_ports_handler_waits_for_a_strangers_body(cluster: ProcessCluster) -> None:
+    """Neither the health service, nor calls at the port of nodes."""
+    never = threading.Event()
+
+    def bodies() -> Iterator[bytes]:
+        never.wait(PATIENCE_S)
+        yield b""
+
+    with channel_to(cluster, 1) as channel:
+        check = channel.stream_unary("/grpc.health.v1.Health/Check")
+        answered = health_pb2.HealthCheckResponse.FromString(check(bodies(), timeout=PATIENCE_S))
+        assert answered.status == health_pb2.HealthCheckResponse.SERVING
+    tls = cluster.data / "tls"
+    files = PemFiles(*(str(tls / name) for name in ("ca.pem", "client.pem", "client.key")))
+    pem = Certificates(files, files).current()
+    with open_channel(f"127.0.0.1:{cluster.port + NODES}", pem, ()) as channel:
+        append = channel.stream_unary(f"/{SERVICE}/Append")
+        with pytest.raises(grpc.RpcError) as caught:
+            append(bodies(), timeout=PATIENCE_S)
+        assert isinstance(typed(caught.value), Unauthenticated)
+        greeting = channel.stream_stream(STREAM_METHOD)(bodies(), timeout=PATIENCE_S)
+        with pytest.raises(grpc.RpcError) as caught:
+            next(greeting)
+        assert isinstance(typed(caught.value), PeerUnproven)
+    assert not never.is_set()
+    never.set()
 
 
 def said(method: Any, request: Any) -> RaftlogError | None:

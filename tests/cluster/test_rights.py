@@ -19,7 +19,6 @@ from raftlog.auth.caller import Caller, Means
 from raftlog.auth.rights import EVERYTHING, Kind, Resource, Right, reader_group_named, topic_named
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
-from raftlog.config_tls import PemFiles
 from raftlog.core.types import CONTROLLER_GROUP, NO_INDEX, GroupId
 from raftlog.errors import (
     Forbidden,
@@ -30,12 +29,10 @@ from raftlog.errors import (
     SequenceGap,
     StoredValueInvalid,
     TopicNotFound,
-    Unauthenticated,
     UnknownSession,
     WriterOfAnother,
 )
 from raftlog.machines.commands import EpochKey
-from raftlog.tls import Certificates, open_channel
 from raftlog.wire.calls import (
     CALLS,
     COMMIT_EPOCH,
@@ -362,26 +359,6 @@ def test_each_call_is_refused_to_who_has_all_rights_but_the_one(
             name = "no-admin" if call == OVERWRITE else name
             said = outcome(channel, call, wanted[call], people.tokens[name])
             assert not isinstance(said, Forbidden), (call, name, said)
-
-
-def test_at_a_nodes_own_port_certificates_give_no_more_than_nodes_need(
-    cluster: ProcessCluster, people: People
-) -> None:
-    """It asks for certificates though clients show none (`tls.client_certificates`)."""
-    operator, folder = people["operator"], cluster.data / "tls"
-    before, wanted = state(operator), samples(people)
-    said: dict[str, dict[str, object]] = {}
-    for stem in ("node-2", "client"):
-        files = PemFiles(*(str(folder / name) for name in ("ca.pem", f"{stem}.pem", f"{stem}.key")))
-        pem = Certificates(files, files).current()
-        with open_channel(f"127.0.0.1:{cluster.port + NODES}", pem, ()) as channel:
-            said[stem] = {call: outcome(channel, call, wanted[call], "") for call in wanted}
-    assert {type(each) for each in said["client"].values()} == {Unauthenticated}
-    needed = {"ReportPlacement", "OpenKv"}
-    assert {call for call, each in said["node-2"].items() if not isinstance(each, Forbidden)} == (
-        needed
-    ), "it registers as itself alone"
-    assert state(operator) == before
 
 
 def test_nobody_writes_in_a_session_of_another(people: People) -> None:

@@ -1,0 +1,109 @@
+"""What a certificate gives at the port where nodes reach one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
+from raftlog.client.log_client import LogClient
+from raftlog.config_tls import PemFiles
+from raftlog.core.types import CONTROLLER_GROUP, NodeId
+from raftlog.errors import (
+    Forbidden,
+    MalformedRequest,
+    MemberUnknown,
+    NotLeader,
+    RaftlogError,
+    Unauthenticated,
+)
+from raftlog.machines.commands import AddNode, ReportPlacement
+from raftlog.tls import Certificates, open_channel
+from raftlog.wire.calls import ADD_NODE, CALLS, REPORT_PLACEMENT, SERVICE, StreamedCall
+from raftlog.wire.codec import encode_request
+from tests.cluster.closed import NODES, client, started, typed
+from tests.fuzz.samples import DDL, frames
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
+    folder = tmp_path_factory.mktemp("nodes")
+    with started(folder, folder / "tokens") as found:
+        yield found
+
+
+@pytest.fixture
+def operator(cluster: ProcessCluster, tmp_path: Path) -> Iterator[LogClient]:
+    token = (cluster.data.parent / "operator").read_text()
+    with client(cluster, token, tmp_path / "token") as found:
+        yield found
+
+
+def asked(cluster: ProcessCluster, shown: str, node: int, **calls: bytes) -> dict[str, object]:
+    """What the node answers at its own port, by call, to who shows this certificate of the
+    cluster's: the error, or bytes."""
+    folder = cluster.data / "tls"
+    files = PemFiles(*(str(folder / name) for name in ("ca.pem", f"{shown}.pem", f"{shown}.key")))
+    found: dict[str, object] = {}
+    address = f"127.0.0.1:{cluster.port + NODES + node - 1}"
+    with open_channel(address, Certificates(files, files).current(), ()) as channel:
+        for name, frame in calls.items():
+            streams = isinstance(CALLS[name], StreamedCall)
+            kind = "unary_stream" if streams else "unary_unary"
+            method = getattr(channel, kind)(f"/{SERVICE}/{name}")
+            try:
+                answer = method(frame, timeout=PATIENCE_S)
+                found[name] = b"".join(answer) if streams else answer
+            except grpc.RpcError as error:
+                found[name] = typed(error)
+    return found
+
+
+def test_it_gives_no_more_than_nodes_need(cluster: ProcessCluster, operator: LogClient) -> None:
+    """The port asks for certificates though clients show none (`tls.client_certificates`)."""
+    topic = operator.create_topic("t", DDL)
+    [described, *_] = [each for _, each in operator.describe_cluster()]
+    assert not isinstance(described, RaftlogError)
+    wanted = frames(topic, topic, described.store_uuid, cluster.address(1))
+    before = (operator.list_topics(), operator.members.placements())
+    by_client = asked(cluster, "client", 1, **wanted)
+    assert {type(each) for each in by_client.values()} == {Unauthenticated}
+    by_node = asked(cluster, "node-2", 1, **wanted)
+    assert {call for call, each in by_node.items() if not isinstance(each, Forbidden)} == {
+        "ReportPlacement",
+        "OpenKv",
+    }, "it registers as itself alone"
+    assert (operator.list_topics(), operator.members.placements()) == before
+
+
+def test_a_placement_is_reported_by_who_holds_the_group(
+    cluster: ProcessCluster, operator: LogClient
+) -> None:
+    """Nodes that held it before delete their replicas when it is."""
+    topic = operator.create_topic("on-one-node", DDL, replicas=1)
+    [holds] = topic.voters
+    other = next(node for node in range(1, NODES + 1) if node != holds)
+    report = encode_request(REPORT_PLACEMENT, ReportPlacement(group=topic.group, generation=1), b"")
+
+    def is_rejected() -> bool:
+        found = [
+            asked(cluster, f"node-{other}", node, ReportPlacement=report)["ReportPlacement"]
+            for node in range(1, NODES + 1)
+        ]
+        assert all(isinstance(each, NotLeader | Forbidden | MemberUnknown) for each in found), found
+        return any(isinstance(each, Forbidden) for each in found)
+
+    wait_for(is_rejected, "the leader to reject it", PATIENCE_S)
+
+
+def test_an_address_that_nobody_could_reach_gets_into_no_log(operator: LogClient) -> None:
+    """It ended every node that applied it, again at each start."""
+    with pytest.raises(MalformedRequest, match="not host:port"):
+        operator._connection.call_leader(
+            CONTROLLER_GROUP, ADD_NODE, AddNode(node=NodeId(9), address="nowhere")
+        )
