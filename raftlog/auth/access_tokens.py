@@ -15,6 +15,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,9 @@ from raftlog.errors import IdentityProviderUnavailable, Unauthenticated
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA")
 """Signatures with a key pair. Those with a shared secret would let each node make tokens."""
+
+_KEY_TYPES = frozenset({"RSA", "EC", "OKP"})
+"""Kinds of key pairs; a shared secret that is published by mistake proves nothing."""
 
 _KEYS_KEPT_S = 300.0
 """Keys are fetched again after so long, and so one that the provider took back counts twice as long
@@ -140,11 +144,13 @@ class AccessTokens:
 
     async def _fetch(self) -> None:
         try:
-            keys = await asyncio.to_thread(_published, self._settings.oidc_jwks)
-        except (jwt.PyJWTError, OSError, ValueError) as error:
+            # The whole answer in that time: the timeout of a connection is one of each piece.
+            async with asyncio.timeout(2 * _FETCH_TIMEOUT_S):
+                keys = await asyncio.to_thread(_published, self._settings.oidc_jwks)
+        except (jwt.PyJWTError, OSError, ValueError, AttributeError, HTTPException) as error:
             self._on_problem(f"{self._settings.oidc_jwks}: {error}")
             return
-        self._keys = {each.key_id: each for each in keys.keys}
+        self._keys = {each.key_id: each for each in keys.keys if each.key_type in _KEY_TYPES}
         self._fetched_at_s = time.monotonic()
 
 

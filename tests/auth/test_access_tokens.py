@@ -93,6 +93,23 @@ def test_what_a_provider_signs_for_another_purpose_does_not_count(
         identity(file, token(**shown), **limits)
 
 
+def test_a_shared_secret_that_is_published_proves_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+    secret = {"kty": "oct", "kid": "first", "k": "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldA"}
+    file.write_text(json.dumps({"keys": [secret | {"alg": "HS256"}, KEY | {"kid": "second"}]}))
+    with pytest.raises(Unauthenticated, match="nobody published"):
+        identity(file, token(kid="first"))
+    assert identity(file, token(kid="second")) == "ada"
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"keys": 1}', '{"keys": [1]}', "no JSON"])
+def test_what_is_no_set_of_keys_is_a_provider_that_is_not_there(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "keys.json"
+    file.write_text(text)
+    with pytest.raises(IdentityProviderUnavailable):
+        identity(file, token())
+
+
 class Provider:
     """Publishes the keys, or makes who asks wait."""
 
