@@ -114,13 +114,13 @@ def refuse_half_auth(settings: AuthSettings) -> None:
 
 
 def refuse_bare_auth(settings: AuthSettings, *, encrypted: bool) -> None:
-    """Reject the settings of a node that asks callers who they are if nobody may grant anything, or
-    if it asks for tokens over connections that are not encrypted. Raises `InvalidOption`."""
+    """Reject the settings of a node with authentication if no identity may grant anything, or if it
+    takes tokens over connections that are not encrypted. Raises `InvalidOption`."""
     if not settings.admin_identities:
         raise InvalidOption(
             option="auth.admins",
             problem="is empty, and the node asks callers who they are",
-            advice="They may do only what is granted to them, so somebody must make the first "
+            advice="They may do only what is granted to them, so an admin must make the first "
             'grant. Add to the section [auth] of raftlog.toml: admins = "NAME", with the name of '
             "your token or certificate.",
         )

@@ -1,6 +1,6 @@
 """Credentials that Spark's options name: who a query is, and to whom alone it may prove that.
 
-Options stand in plans, views and the metastore, and whoever may write SQL sets them. So an option
+Options stand in plans, views and the metastore, and any author of SQL can set them. So an option
 only names a credential. The process that uses it has the definition, in `raftlog.toml`
 (`[credentials.NAME]`) or its environment (`RAFTLOG_CREDENTIAL_NAME` and so on). A credential
 belongs to the servers and the CA of its definition, and goes to no others.

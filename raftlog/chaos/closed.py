@@ -96,8 +96,8 @@ class Closed:
         )
 
     def begin(self, admin: LogClient) -> None:
-        """Certificates for all nodes that may come; rights, and quotas that hold nobody back. Nodes
-        take them up within seconds (`lets_in`)."""
+        """Certificates for all nodes that may come; rights, and quotas that hold no caller back.
+        Nodes take them up within seconds (`lets_in`)."""
         self._cluster_id = admin.cluster_id()
         self._sign(self._tls)
         admin.acl.grant(f"group:{_IDENTITY}", list(Right), Resource(Kind.ALL, ""))

@@ -222,11 +222,11 @@ from raftlog.errors.write import (
 )
 
 __all__ = [
-    "AuditUnavailable",
     "AcknowledgedEntriesLost",
     "AddressInUse",
     "AddressTaken",
     "AlreadyExists",
+    "AuditUnavailable",
     "ChangeUnderWay",
     "ChangeUnfinished",
     "CheckpointReset",

@@ -62,8 +62,9 @@ class UnknownSession(WriteRefused):
 
     cause_text = "The key-value store knows no session {session} of this caller."
     remedy_text = (
-        "Read the key to see whether the write was done, and write through a new client: of 10,000 "
-        "sessions, whoever has most loses the one that is silent longest."
+        "Read the key to see whether the write was done, and write through a new client. When "
+        "there are more than 10,000 sessions, the identity with the most loses its least recently "
+        "used one."
     )
 
 

@@ -3,8 +3,8 @@
 A client that gets no answer sends its write again. The machine remembers the last write of each
 session by a digest, with what it came to, refusals too, so a repeat gets the first outcome however
 late it arrives (Raft dissertation, section 6.3). A session has one write in flight, and belongs to
-the identity that opened it. Who has most sessions loses one when there are too many, so one
-identity cannot end those of another.
+the identity that opened it. When there are too many, the identity with the most sessions loses its
+least recently used one, so one identity cannot end those of another.
 
 The last changes are kept besides the state, for reads at an earlier index and for watchers. They
 decide no outcome and are no part of a snapshot: a machine made from one begins without any. States
@@ -58,8 +58,8 @@ CHANGE_BYTES_KEPT = 16 * 1024 * 1024
 that is further behind reads the keys again."""
 
 PREFIXES_WITH_RESERVE = ("raftlog/acl/", "raftlog/quotas/")
-"""Keys for which a part of the room is kept: who fills the store must not keep an admin from taking
-the right to do so away."""
+"""A part of the room is kept for these keys, so that an admin can revoke the right of a caller that
+has filled the store."""
 _RESERVED_PART = 10
 """One tenth."""
 
@@ -109,7 +109,6 @@ class KvMachine:
         self._byte_count = 0
         self._sessions: dict[str, OrderedDict[str, _Last]] = {}
         """By owner, its sessions: the longest silent first."""
-        self._session_count = 0
         self._last_index = NO_INDEX
         self._changes: deque[_Change] = deque()
         self._change_bytes = 0
@@ -133,7 +132,6 @@ class KvMachine:
                 each.sequence, each.digest, Result(each.result), each.version, each.previous
             )
             machine._sessions.setdefault(each.owner, OrderedDict())[each.session] = last
-        machine._session_count = len(state.sessions)
         machine._last_index = machine.changes_after = state.last_index
         return machine
 
@@ -189,17 +187,14 @@ class KvMachine:
         if command.ends in self._sessions.get(command.owner, {}):
             self._end_session(command.owner, command.ends)
         own = self._sessions.setdefault(command.owner, OrderedDict())
-        if command.session not in own:
-            self._session_count += 1
         own[command.session] = _NO_WRITE
-        if self._session_count > self._limits.sessions_max:
+        if sum(map(len, self._sessions.values())) > self._limits.sessions_max:
             most = max(self._sessions, key=lambda owner: len(self._sessions[owner]))
             self._end_session(most, next(iter(self._sessions[most])))
         return SessionOpened(session=command.session)
 
     def _end_session(self, owner: str, session: str) -> None:
         del self._sessions[owner][session]
-        self._session_count -= 1
         if not self._sessions[owner]:
             del self._sessions[owner]
 
@@ -207,12 +202,11 @@ class KvMachine:
         problem = problem_of_key_write(command)
         if problem is not None:
             return malformed(type(command).__name__, problem)
-        own = self._sessions.get(command.owner, OrderedDict())
-        last = own.get(command.session)
-        if last is None:
-            return refused("UnknownSession", session=command.session)
-        digest = _digest(command)
         session, sequence = command.session, command.sequence
+        own = self._sessions.get(command.owner, OrderedDict())
+        last = own.get(session)
+        if last is None:
+            return refused("UnknownSession", session=session)
         if sequence < last.sequence:
             return refused(
                 "SequencePassed",
@@ -223,11 +217,12 @@ class KvMachine:
         if sequence > last.sequence + 1:
             due = last.sequence + 1
             return refused("SequenceGap", producer=session, sequence=sequence, expected=due)
+        digest = _digest(command)
         if sequence == last.sequence and digest != last.digest:
             return refused("SequenceReused", producer=session, sequence=sequence)
-        own.move_to_end(command.session)
-        if command.sequence > last.sequence:
-            last = own[command.session] = self._judge(index, command, digest)
+        own.move_to_end(session)
+        if sequence > last.sequence:
+            last = own[session] = self._judge(index, command, digest)
         return self._outcome(command, last)
 
     def _judge(self, index: LogIndex, command: KeyWrite, digest: bytes) -> _Last:

@@ -102,8 +102,8 @@ class KvLimits:
     bytes_max: int = 64 * 1024 * 1024
     """Of all values and keys, these as UTF-8. A tenth of both is for grants and quotas."""
     sessions_max: int = 10_000
-    """Sessions that are remembered. One more ends one of who has most: the one that wrote, or was
-    opened, longest ago."""
+    """Sessions that are remembered. One more ends the least recently used session of the identity
+    with the most."""
 
     def __post_init__(self) -> None:
         assert self.keys_max > 0

@@ -98,7 +98,7 @@ class Authenticator:
         self, settings: AuthSettings, *, has_certificates: bool, audit: AuditLog | None = None
     ) -> None:
         """Reads the file of tokens. `has_certificates`: clients show one, which proves an identity
-        as well. `audit` is told of changes of the tokens. Raises `InvalidOption`."""
+        as well. `audit` logs changes of the tokens. Raises `InvalidOption`."""
         self._has_certificates = has_certificates
         self._tokens: TokenFile | None = None
         self._access_tokens: AccessTokens | None = None

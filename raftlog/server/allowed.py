@@ -266,7 +266,7 @@ def _nothing(_: Allowed, __: object) -> Sequence[Need]:
 
 
 def _something(_: Allowed, __: object) -> Sequence[Need]:
-    """Any right on anything: who has none has nothing to write, and must not fill the store."""
+    """Any right on anything: a caller without one must not fill the store."""
     return (Need(None, ANYTHING),)
 
 

@@ -7,12 +7,13 @@
 An operation has two lines with one `id`: `begun`, which is written before anything is proposed, and
 what came of it: `ok`, an error's code, or `unknown` if its caller did not wait for the answer.
 With `audit.required` it is done only once the first line is on disk. One that was sent to a node
-that does not lead ends with `NotLeader`: it changed nothing. `who` is null where nobody is asked
-who they are, or nobody knows.
+that does not lead ends with `NotLeader`: it changed nothing. `who` is null where authentication is
+off, and for a caller without a valid token or certificate.
 
 Operations are never left out. What is rejected before it begins may be merged: the same rejection
 of the same caller is written once a minute, and at most `_FAILED_MAX` of one caller, and then the
-next line says how often it came in between (`repeated`). So nobody can push out what others did.
+next line says how often it came in between (`repeated`). So one caller cannot push out the lines of
+others.
 """
 
 from __future__ import annotations
@@ -77,8 +78,8 @@ _SIGNED_IN_S = 3600.0
 """A caller that calls again from the same host signs in anew after so long without a call."""
 _SAID_MAX = 10_000
 _FAILED_MAX = 100
-"""What fails is kept this often, and so many times of one caller: who tries for ever must not push
-out what others did. No settings: they bound a file and memory."""
+"""What fails is written this often, and so many times for one caller, so that endless attempts do
+not push out the lines of others. No settings: they bound a file and memory."""
 _SEVERAL = "(several)"
 """The call and outcome of what one caller was rejected beyond `_FAILED_MAX`."""
 _NAMES = ("name", "group", "key", "prefix", "start", "writer", "node", "address")
@@ -109,7 +110,7 @@ class Operation:
     def end(self, outcome: str) -> None:
         """Write what came of it; `CANCELLED`: its caller has gone, and it may have been done."""
         shown = _UNKNOWN if outcome == CANCELLED else outcome
-        self._log.take(self._line | {"what": {}, "outcome": shown})
+        self._log.take(self._line | {"time": _now(), "what": {}, "outcome": shown})
 
 
 class AuditLog:
@@ -178,7 +179,7 @@ class AuditLog:
         self._repeated[failed] = self._repeated.get(failed, 0) + 1
 
     def refused(self, call: str, peer: str, outcome: str) -> None:
-        """Nobody knows who called."""
+        """The caller has no valid token or certificate."""
         self.take(self._line(call, {}, None, peer, outcome))
 
     def signed_in(self, caller: Caller, peer: str) -> None:
@@ -241,7 +242,7 @@ class AuditLog:
         outcome: str,
     ) -> dict[str, Any]:
         return {
-            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "time": _now(),
             "node": self._node,
             "who": caller.identity if caller is not None else None,
             "means": caller.means if caller is not None else None,
@@ -277,6 +278,10 @@ class _File(logging.handlers.RotatingFileHandler):
     def _lost(self, record: logging.LogRecord, error: BaseException | None) -> None:
         self._problem = str(error) or "its file cannot be written"
         log.error("audit line lost", cause=self._problem, line=record.getMessage())
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def _governs(request: object) -> bool:

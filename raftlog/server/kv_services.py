@@ -103,7 +103,7 @@ class KvServices:
     # ------------------------------------------------------------ writing
 
     async def open_session(self, call: calls.OpenSessionCall) -> SessionOpened:
-        """A new session of writes, with an id that nobody can guess."""
+        """A new session of writes, with an id that cannot be guessed."""
         command = OpenSession(
             session=secrets.token_hex(SESSION_CHARACTERS // 2), owner=_owner(), ends=call.ends
         )

@@ -170,7 +170,7 @@ def grants_of(keys: Sequence[KeyValue]) -> Grants:
 
 
 def refusal(who: Caller | None, right: Right | None, asked: Resource) -> Forbidden:
-    """What a caller is told who does not have the right; None: who has none."""
+    """The error for a caller that lacks the right; None: any right would do, and it has none."""
     assert who is not None, "nobody else is refused"
     name = "" if asked == EVERYTHING else asked.name
     return Forbidden(

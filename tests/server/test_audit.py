@@ -6,7 +6,7 @@ import asyncio
 import errno
 import json
 import os
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -190,6 +190,24 @@ def test_a_file_that_is_full_makes_room_and_so_many_are_kept(tmp_path: Path) -> 
         if line["outcome"] == "begun"
     ]
     assert kept == [f"topic-{number:03}" for number in range(80 - len(kept), 80)]
+
+
+def test_the_line_of_an_end_has_the_time_of_the_end(tmp_path: Path) -> None:
+    audit = AuditLog(AuditSettings(file=str(tmp_path / "audit")), 1)
+
+    async def act() -> None:
+        operation = audit.operation("DeleteTopic", DELETE, ADA, PEER)
+        assert operation is not None
+        await operation.begin()
+        later = datetime.now(UTC) + timedelta(milliseconds=1)
+        while datetime.now(UTC) < later:  # the file tells milliseconds
+            pass
+        operation.end("ok")
+
+    asyncio.run(act())
+    audit.stop()
+    begun, ended = (str(line["time"]) for line in lines(tmp_path / "audit"))
+    assert begun < ended
 
 
 def test_what_is_asked_for_is_cut_off_where_it_is_long(tmp_path: Path) -> None:
