@@ -169,6 +169,8 @@ class AuditLog:
         failed = (who, call, outcome, *_named(request))
         if failed not in self._said:
             number = next(self._failed.setdefault(who, itertools.count(1)))
+            if number == 1:
+                self._write_count((who, _SEVERAL, _SEVERAL))  # of the minute before
             if number <= _FAILED_MAX:
                 self._said[failed] = True
                 shown = _what(request, _FAILED_CHARACTERS_MAX)
@@ -195,9 +197,8 @@ class AuditLog:
 
     def stop(self) -> None:
         """Write what waits, and how often the same came that was written once."""
-        for (who, call, outcome, *named), count in self._repeated.items():
-            line = self._line(call, {"which": named}, None, "", outcome)
-            self.take(line | {"who": who, "repeated": count})
+        for failed in list(self._repeated):
+            self._write_count(failed)
         self._writer.stop()
 
     async def write(self, line: Mapping[str, Any], *, must: bool) -> None:
@@ -228,6 +229,12 @@ class AuditLog:
         except queue.Full:
             log.error("audit line lost", cause="the disk is too slow", line=text)
             written("the disk is too slow")
+
+    def _write_count(self, failed: tuple[str, ...]) -> None:
+        if count := self._count_of(failed):
+            who, call, outcome, *named = failed
+            line = self._line(call, {"which": named}, None, "", outcome)
+            self.take(line | {"who": who} | count)
 
     def _count_of(self, failed: tuple[str, ...]) -> dict[str, int]:
         count = self._repeated.pop(failed, 0)

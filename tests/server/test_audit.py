@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import json
 import os
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import pytest
 from raftlog.auth import grant_keys, quota_keys
 from raftlog.auth.caller import Caller, Means
 from raftlog.auth.token_file import add_token, read_tokens, remove_tokens
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.config_audit import AuditSettings
 from raftlog.config_auth import AuthSettings
 from raftlog.core.types import GroupId
@@ -250,6 +253,26 @@ def test_nobody_pushes_out_what_others_did(tmp_path: Path) -> None:
     assert [line["who"] for line in found] == [*(100 * ["ada"]), "bob", "ada", "ada", "ada"]
     assert found[-1]["repeated"] == 900
     assert (tmp_path / "audit").stat().st_size < 105 * 600
+
+
+def test_who_is_rejected_for_ever_is_counted_while_the_node_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("raftlog.server.audit._SAID_AGAIN_S", 0.05)
+    monkeypatch.setattr("raftlog.server.audit._FAILED_MAX", 1)
+    audit = AuditLog(AuditSettings(file=str(tmp_path / "audit")), 1)
+    deadline = time.monotonic() + PATIENCE_S
+    for number in itertools.count():
+        if "(several)" in (tmp_path / "audit").read_text():
+            break
+        assert time.monotonic() < deadline, "it is counted at the end only"
+        named = DeleteTopicCall(name=f"t{number}", incarnation="i1")
+        audit.rejected("DeleteTopic", named, ADA, PEER, "Forbidden")
+    audit.stop()
+    found = lines(tmp_path / "audit")
+    merged = sum(int(str(line.get("repeated", 0))) for line in found)
+    written = sum("repeated" not in line for line in found)
+    assert merged + written == number
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
