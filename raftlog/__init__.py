@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
-    from raftlog.auth.caller import Caller, Means
+    from raftlog.auth.principals import Caller
     from raftlog.auth.quotas import Limit, Quota
     from raftlog.auth.rights import Grant, Kind, Resource, Right
     from raftlog.client.access import AccessControl
@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
     from raftlog.client.log_client import LogClient, SchemaLike
     from raftlog.client.positions import ReaderLag, ReaderPositions
     from raftlog.client.producer import Producer, Rows
-    from raftlog.client.quotas import IdentityQuotas
+    from raftlog.client.quotas import PrincipalQuotas
     from raftlog.client.watermark import NodeAnswer, ReplicaWatermark, Watermark
     from raftlog.client.writers import TopicWriters
     from raftlog.config import ClientSettings
@@ -65,8 +65,7 @@ _HOMES = {
     "LogEntry": "raftlog.wire.group_calls",
     "connect": "raftlog.client.connect",
     "LogClient": "raftlog.client.log_client",
-    "Caller": "raftlog.auth.caller",
-    "Means": "raftlog.auth.caller",
+    "Caller": "raftlog.auth.principals",
     "Grant": "raftlog.auth.rights",
     "Kind": "raftlog.auth.rights",
     "Limit": "raftlog.auth.quotas",
@@ -74,7 +73,7 @@ _HOMES = {
     "Resource": "raftlog.auth.rights",
     "Right": "raftlog.auth.rights",
     "AccessControl": "raftlog.client.access",
-    "IdentityQuotas": "raftlog.client.quotas",
+    "PrincipalQuotas": "raftlog.client.quotas",
     "Producer": "raftlog.client.producer",
     "Attempt": "raftlog.client.attempt",
     "Watermark": "raftlog.client.watermark",
@@ -133,7 +132,6 @@ __all__ = [
     "connect",
     "LogClient",
     "Caller",
-    "Means",
     "Grant",
     "Kind",
     "Limit",
@@ -141,7 +139,7 @@ __all__ = [
     "Resource",
     "Right",
     "AccessControl",
-    "IdentityQuotas",
+    "PrincipalQuotas",
     "LogEntry",
     "Producer",
     "Attempt",

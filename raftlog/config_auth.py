@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from raftlog.auth.principals import PRINCIPAL_ADVICE, is_alias, problem_of_principal
 from raftlog.config_section import Section, half_given, setting
 from raftlog.errors import InvalidOption
 
@@ -18,6 +19,12 @@ class AuthSettings(Section):
         "",
         "The issuer (`iss`) of access tokens in the form JWT, as an OpenID provider signs them. "
         "Empty: no such tokens.",
+    )
+    oidc_alias: str = setting(
+        "",
+        "A short name of the issuer, the same on every node: principals of its access tokens are "
+        "oidc:ALIAS:SUBJECT and group:ALIAS:NAME. Use another alias for another issuer, so that "
+        "the same subject there gets none of these rights. Up to 32 of a-z, 0-9, - and _.",
     )
     oidc_audience: str = setting("", "The audience (`aud`) that an access token must name.")
     oidc_jwks: str = setting(
@@ -49,9 +56,9 @@ class AuthSettings(Section):
 
     admins: str = setting(
         "",
-        "Identities that may do everything, whatever is granted, separated by commas. A node that "
-        "asks callers who they are needs one at least: others may do only what is granted to them. "
-        "Give it to every node.",
+        "Principals that may do everything, whatever is granted, separated by commas: token:NAME, "
+        "cert:NAME, oidc:ALIAS:SUBJECT, group:ALIAS:NAME. A node with authentication needs one at "
+        "least, because others may do only what is granted to them. Give it to every node.",
     )
     rights_check_s: float = setting(
         3.0,
@@ -77,7 +84,7 @@ class AuthSettings(Section):
     )
 
     @property
-    def admin_identities(self) -> frozenset[str]:
+    def admin_principals(self) -> frozenset[str]:
         """Those of `admins`."""
         return frozenset(filter(None, map(str.strip, self.admins.split(","))))
 
@@ -96,14 +103,28 @@ def refuse_half_auth(settings: AuthSettings) -> None:
     """Refuse a node's settings that do not go together. Raises `InvalidOption`."""
     given = {
         f"auth.{key}": getattr(settings, key)
-        for key in ("oidc_issuer", "oidc_audience", "oidc_jwks")
+        for key in ("oidc_issuer", "oidc_alias", "oidc_audience", "oidc_jwks")
     }
     if (half := half_given(given)) is not None:
         raise InvalidOption(
             option=half[0],
             problem=f"is given without {half[1]}",
-            advice="Say whose access tokens count, for whom they must be, and where the keys are.",
+            advice="Give the issuer, an alias for it, the audience, and where its keys are.",
         )
+    if settings.oidc_alias and not is_alias(settings.oidc_alias):
+        raise InvalidOption(
+            option="auth.oidc_alias",
+            problem=f"is {settings.oidc_alias[:80]!r}",
+            advice="Use 1 to 32 of a-z, 0-9, - and _, beginning with a letter or digit; the alias "
+            "'token' is reserved.",
+        )
+    for admin in sorted(settings.admin_principals):
+        if (problem := problem_of_principal(admin)) is not None:
+            raise InvalidOption(
+                option="auth.admins",
+                problem=f"names {admin[:80]!r}: {problem}",
+                advice=PRINCIPAL_ADVICE,
+            )
     jwks = settings.oidc_jwks
     if jwks and not jwks.startswith(("https://", "file:")):
         raise InvalidOption(
@@ -114,15 +135,15 @@ def refuse_half_auth(settings: AuthSettings) -> None:
 
 
 def refuse_bare_auth(settings: AuthSettings, *, encrypted: bool) -> None:
-    """Reject the settings of a node with authentication if no identity may grant anything, or if it
-    takes tokens over connections that are not encrypted. Raises `InvalidOption`."""
-    if not settings.admin_identities:
+    """Reject the settings of a node with authentication that has no admins, or takes tokens over
+    connections that are not encrypted. Raises `InvalidOption`."""
+    if not settings.admin_principals:
         raise InvalidOption(
             option="auth.admins",
-            problem="is empty, and the node asks callers who they are",
+            problem="is empty, and the node authenticates its callers",
             advice="They may do only what is granted to them, so an admin must make the first "
-            'grant. Add to the section [auth] of raftlog.toml: admins = "NAME", with the name of '
-            "your token or certificate.",
+            'grant. Add to the section [auth] of raftlog.toml: admins = "token:NAME", with the '
+            "NAME of `raftlog tokens add NAME`, or cert:NAME, with a certificate's common name.",
         )
     if settings.tokens_are_asked_for and not encrypted:
         raise InvalidOption(

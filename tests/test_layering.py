@@ -94,7 +94,7 @@ PACKAGES = {
     ),
     "raftlog.tracing": Package(third_party=("opentelemetry",)),
     "raftlog.config_audit": Package(ours=("raftlog.config_section",)),
-    "raftlog.config_auth": Package(ours=("raftlog.config_section",)),
+    "raftlog.config_auth": Package(ours=("raftlog.auth.principals", "raftlog.config_section")),
     "raftlog.config_problems": Package(ours=("raftlog.config_section",), third_party=("pydantic",)),
     "raftlog.config_ensemble": Package(
         ours=(
@@ -236,7 +236,7 @@ PACKAGES = {
     ),
     "raftlog.client": Package(
         ours=(
-            "raftlog.auth.caller",
+            "raftlog.auth.principals",
             "raftlog.auth.grant_keys",
             "raftlog.auth.quota_keys",
             "raftlog.auth.quotas",
@@ -371,7 +371,7 @@ PACKAGES = {
     "raftlog.__main__": Package(ours=("raftlog.cli",)),
     "raftlog": Package(
         ours=(
-            "raftlog.auth.caller",
+            "raftlog.auth.principals",
             "raftlog.auth.quotas",
             "raftlog.auth.rights",
             "raftlog.client",

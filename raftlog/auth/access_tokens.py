@@ -17,11 +17,16 @@ import time
 from collections.abc import Callable, Mapping
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import jwt
 
-from raftlog.auth.caller import Caller, Means
+from raftlog.auth.principals import (
+    PRINCIPAL_NAME_CHARACTERS_MAX,
+    Caller,
+    group_principal,
+    oidc_principal,
+)
 from raftlog.config_auth import AuthSettings
 from raftlog.errors import IdentityProviderUnavailable, Unauthenticated
 
@@ -72,16 +77,20 @@ class AccessTokens:
             raise Unauthenticated(problem="the token is no access token, by the type in its header")
         claims = self._claims(token, await self._key(header.get("kid")))
         self._check_claims(claims)
-        identity = claims.get(self._settings.oidc_identity_claim)
-        if not isinstance(identity, str) or not identity:
+        alias, subject = self._settings.oidc_alias, claims.get(self._settings.oidc_identity_claim)
+        if not _is_name(subject):
             claim = self._settings.oidc_identity_claim
-            raise Unauthenticated(problem=f"the access token has no claim {claim!r} with a name")
+            raise Unauthenticated(
+                problem=f"the access token has no claim {claim!r} with a name of 1 to "
+                f"{PRINCIPAL_NAME_CHARACTERS_MAX} characters"
+            )
         groups = claims.get(self._settings.oidc_groups_claim)
         named_groups = groups if isinstance(groups, list) else []
         caller = Caller(
-            identity=identity,
-            means=Means.ACCESS_TOKEN,
-            groups=frozenset(each for each in named_groups if isinstance(each, str)),
+            principal=oidc_principal(alias, subject),
+            groups=frozenset(
+                group_principal(alias, each) for each in named_groups if _is_name(each)
+            ),
         )
         return caller, min(float(claims["exp"]), time.time() + _KEYS_KEPT_S)
 
@@ -162,3 +171,7 @@ def _published(where: str) -> jwt.PyJWKSet:
     if not isinstance(found, dict):
         raise ValueError("it is no JSON Web Key Set")
     return jwt.PyJWKSet.from_dict(found)
+
+
+def _is_name(value: object) -> TypeGuard[str]:
+    return isinstance(value, str) and 0 < len(value) <= PRINCIPAL_NAME_CHARACTERS_MAX

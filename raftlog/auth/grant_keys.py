@@ -1,4 +1,4 @@
-"""A grant as the key-value store holds it: one key for each identity or group and resource."""
+"""A grant as the key-value store holds it: one key for each principal and resource."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from raftlog.stored_values import StoredValue
 
 KEY_PREFIX = "raftlog/acl/"
 """What the keys of grants begin with: prefix, who, `/`, the kind, `/`, the name; each is quoted
-as in URLs."""
+as in URLs, but for colons."""
 
 
 def key_of(to: str, resource: Resource) -> str:
-    """The key of what is granted to an identity or group on a resource."""
+    """The key of what is granted to a principal on a resource."""
     parts = (to, resource.kind.value, resource.name)
-    return KEY_PREFIX + "/".join(quote(part, safe="") for part in parts)
+    return KEY_PREFIX + "/".join(quote(part, safe=":") for part in parts)
 
 
 class GrantValue(StoredValue):

@@ -1,4 +1,4 @@
-"""A quota as the key-value store holds it: a key for each identity or group, and for everybody."""
+"""A quota as the key-value store holds it: a key for each principal, and one for all."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from raftlog.auth.quotas import EVERYBODY, Limit, Quota, problem_of_quota
 from raftlog.stored_values import Number, StoredValue
 
 KEY_PREFIX = "raftlog/quotas/"
-"""What the keys of quotas begin with: prefix, and for whom, quoted as in URLs; `*` by itself is
-everybody."""
+"""What the keys of quotas begin with: prefix, and the principal, quoted as in URLs, but for colons.
+After the prefix, `*` alone is every caller."""
 
 
 def key_of(to: str) -> str:
-    """The key of somebody's quota."""
-    return KEY_PREFIX + (to if to == EVERYBODY else quote(to, safe=""))
+    """The key of a quota."""
+    return KEY_PREFIX + (to if to == EVERYBODY else quote(to, safe=":"))
 
 
 class QuotaValue(StoredValue):
@@ -27,10 +27,10 @@ class QuotaValue(StoredValue):
 
 
 def name_of(key: str) -> str:
-    """The identity or group in a key. Raises `StoredValueInvalid`."""
+    """The principal in a key, or `*`. Raises `StoredValueInvalid`."""
     to = unquote(key.removeprefix(KEY_PREFIX))
     if key_of(to) != key:
-        raise QuotaValue.invalid(key, "the key names no identity or group")
+        raise QuotaValue.invalid(key, "the key names no principal")
     return to
 
 

@@ -1,7 +1,7 @@
-"""How much identities may use of a node: quotas, and how use is spread over time. Pure values.
+"""How much principals may use of a node: quotas, and how use is spread over time. Pure values.
 
-A quota is for one identity, for each member of a group, or for everybody. Each limit is looked for
-in that order: an identity's own counts, else the highest of its groups', else everybody's.
+A quota is for one principal, for each member of a group, or for every caller. Each limit is looked
+for in that order: a principal's own counts, else the highest of its groups', else that for all.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from raftlog.auth.caller import Caller
-from raftlog.auth.rights import GROUP_PREFIX, names_of
+from raftlog.auth.principals import Caller, problem_of_principal
 
 EVERYBODY = "*"
 """Whom a quota is for that counts for everybody who has no other: each by itself."""
@@ -49,16 +48,16 @@ class Quota:
     """What somebody may use of each node."""
 
     to: str
-    """An identity, `group:` and the name of a group (for each of its members), or `*`: for
-    everybody, each by itself."""
+    """A principal (a group: each of its members), or `*`: every caller, each by itself."""
     limits: Mapping[Limit, int]
     """At least one. Each is from 1 to 2^63 - 1."""
 
 
 def problem_of_quota(quota: Quota) -> str | None:
     """What is wrong with a quota that somebody wrote, or None."""
-    if not quota.to.removeprefix(GROUP_PREFIX):
-        return "it names nobody"
+    problem = None if quota.to == EVERYBODY else problem_of_principal(quota.to)
+    if problem is not None:
+        return problem
     if not quota.limits:
         return "it limits nothing"
     for limit, most in quota.limits.items():
@@ -81,10 +80,9 @@ class Quotas:
         """The limits of a caller; those that are missing have no bound."""
         of_groups: dict[Limit, int] = {}
         for group in who.groups:
-            for limit, most in self._of.get(f"{GROUP_PREFIX}{group}", {}).items():
+            for limit, most in self._of.get(group, {}).items():
                 of_groups[limit] = max(most, of_groups.get(limit, 0))
-        own = self._of.get(who.identity, {}) if who.identity in names_of(who) else {}
-        return {**self._of.get(EVERYBODY, {}), **of_groups, **own}
+        return {**self._of.get(EVERYBODY, {}), **of_groups, **self._of.get(who.principal, {})}
 
 
 class Allowance:

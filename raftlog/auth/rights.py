@@ -1,4 +1,4 @@
-"""Who may do what: rights on topics, writers and keys, granted to identities and groups.
+"""Who may do what: rights on topics, writers and keys, granted to principals.
 
 A caller may do what a grant allows, and nothing else. Pure values.
 """
@@ -10,14 +10,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from raftlog.auth.caller import Caller
+from raftlog.auth.principals import Caller, problem_of_principal
 
 _DECISIONS_MAX = 10_000
 """So many answers are remembered between two changes of the grants. No setting: it bounds memory,
 and an answer costs microseconds."""
-
-GROUP_PREFIX = "group:"
-"""How a group is written where identities stand too."""
 
 
 class Right(StrEnum):
@@ -46,7 +43,7 @@ class Kind(StrEnum):
     PREFIX = "prefix"
     """All topics whose names begin so."""
     WRITER = "writer"
-    """To continue or remove a writer that another identity began."""
+    """To continue or remove a writer of another principal."""
     READER_GROUP = "reader-group"
     """To publish positions of a reader group, or to remove them: retention may wait for them."""
     KEYS = "keys"
@@ -117,10 +114,10 @@ _FITTING = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """The rights of one identity or group on one resource."""
+    """The rights of one principal on one resource."""
 
     to: str
-    """An identity, or `group:` and the name of a group."""
+    """A principal, and no node."""
     resource: Resource
     """What they are for."""
     rights: frozenset[Right]
@@ -162,8 +159,9 @@ class Grant:
 def problem_of_grant(grant: Grant) -> str | None:
     """What is wrong with a grant that somebody wrote, or None."""
     kind, name = grant.resource
-    if not grant.to.removeprefix(GROUP_PREFIX):
-        return "it names nobody"
+    problem = problem_of_principal(grant.to)
+    if problem is not None:
+        return f"{grant.to[:80]!r} cannot be given rights: {problem}"
     if (kind is Kind.ALL) != (not name):
         return f"it is for {kind} with the name {name!r}"
     if not grant.rights:
@@ -175,13 +173,6 @@ def problem_of_grant(grant: Grant) -> str | None:
             f"there is no right {wrong[0].value!r} on {grant.resource.words}; there are {fitting}"
         )
     return None
-
-
-def names_of(who: Caller) -> frozenset[str]:
-    """Under which names a caller is granted something. An identity that is written as a group is
-    none: whoever may choose it must not choose the group's rights."""
-    groups = frozenset(f"{GROUP_PREFIX}{group}" for group in who.groups)
-    return groups if who.identity.startswith(GROUP_PREFIX) else groups | {who.identity}
 
 
 class Grants:
@@ -210,6 +201,6 @@ class Grants:
         return decided
 
     def of(self, who: Caller) -> Iterator[Grant]:
-        """The grants to this identity and its groups."""
-        for name in names_of(who):
+        """The grants to this caller and its groups."""
+        for name in who.names:
             yield from self._of.get(name, {}).values()

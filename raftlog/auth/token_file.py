@@ -17,8 +17,7 @@ from typing import Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from raftlog.auth.caller import Caller, Means
-from raftlog.auth.rights import GROUP_PREFIX
+from raftlog.auth.principals import Caller, PrincipalType, token_group, token_principal
 from raftlog.changing_files import Latest, only_writer, replace_whole
 from raftlog.errors import InvalidOption
 from raftlog.redaction import without_keys
@@ -44,6 +43,11 @@ class KnownToken(BaseModel):
     made: datetime
     ends: AwareDatetime | None = None
     """From when on it counts no more; None: never."""
+
+    @property
+    def principal(self) -> str:
+        """The principal that it proves."""
+        return token_principal(self.identity)
 
     @property
     def id(self) -> str:
@@ -86,11 +90,11 @@ def add_token(
     """Make a token for the identity, and keep its hash in the file, which may be new. The token is
     returned and kept nowhere. Raises `InvalidOption`, `OSError`."""
     token = _PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
-    if identity.startswith(GROUP_PREFIX):
+    if identity.startswith(tuple(f"{each}:" for each in PrincipalType)):
         raise InvalidOption(
             option="NAME",
-            problem=f"is {identity!r}, which is how grants name a group",
-            advice="Give another name, or --group to put the identity into a group.",
+            problem=f"is {identity!r}, a principal with its type",
+            advice="Give the name alone: `raftlog tokens add etl` makes a token of token:etl.",
         )
     if without_keys(identity) != identity:
         raise InvalidOption(
@@ -164,7 +168,10 @@ class TokenFile:
         known = self._known.now().get(digest(token))
         if known is None or (known.ends is not None and known.ends <= datetime.now(UTC)):
             return None
-        return Caller(identity=known.identity, means=Means.TOKEN, groups=frozenset(known.groups))
+        return Caller(
+            principal=known.principal,
+            groups=frozenset(map(token_group, known.groups)),
+        )
 
 
 def _by_digest(file: Path) -> dict[str, KnownToken]:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from raftlog.auth.principals import token_group, token_principal
 from raftlog.auth.quotas import Limit
 from raftlog.auth.rights import Kind, Resource, Right
 from raftlog.auth.token_file import add_token
@@ -89,7 +90,7 @@ class Closed:
             f"tls.peer_port_offset={self.peer_port_offset}",
             f"client.tls_ca_file={self._tls / 'ca.pem'}",
             f"auth.tokens_file={self._folder / 'tokens'}",
-            f"auth.admins={_ADMIN}",
+            f"auth.admins={token_principal(_ADMIN)}",
             f"audit.file={self._folder / 'audit-{node}.jsonl'}",
             f"metrics.listen=127.0.0.1:+{2 * self.peer_port_offset}",
             f"metrics.token={self.token}",
@@ -100,9 +101,9 @@ class Closed:
         Nodes take them up within seconds (`lets_in`)."""
         self._cluster_id = admin.cluster_id()
         self._sign(self._tls)
-        admin.acl.grant(f"group:{_IDENTITY}", list(Right), Resource(Kind.ALL, ""))
+        admin.acl.grant(token_group(_IDENTITY), list(Right), Resource(Kind.ALL, ""))
         far = dict.fromkeys(Limit, _FAR)
-        admin.quotas.set(f"group:{_IDENTITY}", far)
+        admin.quotas.set(token_group(_IDENTITY), far)
 
     def lets_in(self, client: LogClient) -> bool:
         """Whether all nodes let a client act that has rights on everything."""

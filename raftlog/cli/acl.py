@@ -15,7 +15,7 @@ from raftlog.cli.output import (
     show_table,
 )
 from raftlog.cli.session import ServersOption, session_of
-from raftlog.client.arguments import identity_argument
+from raftlog.client.arguments import principal_argument
 from raftlog.errors import ExitCode, InvalidOption
 
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ app = typer.Typer(
 WhoArgument = Annotated[
     str,
     typer.Argument(
-        metavar="WHO", help="An identity, or group:NAME for a group.", show_default=False
+        metavar="PRINCIPAL",
+        help="token:NAME, cert:NAME, oidc:ALIAS:SUBJECT, group:ALIAS:NAME or group:token:NAME.",
+        show_default=False,
     ),
 ]
 RightsArgument = Annotated[
@@ -48,7 +50,7 @@ PrefixOption = Annotated[
 WriterOption = Annotated[
     str | None,
     typer.Option(
-        help="On this writer: write continues it, though another began it; delete removes it.",
+        help="On this writer: write continues it, even as another principal; delete removes it.",
         show_default=False,
     ),
 ]
@@ -81,8 +83,8 @@ def grant(
 ) -> None:
     """Grant rights, besides those that were granted before.
 
-    Callers may do what is granted to them, and nothing else. The identities of the nodes'
-    auth.admins may do everything.
+    Callers may do what is granted to them, and nothing else. The nodes' auth.admins may do
+    everything.
     """
     resource = _resource(topic, prefix, writer, reader_group, keys, everything)
     with session_of(context, servers).connect() as client:
@@ -134,7 +136,7 @@ def show(
         )
         return
     show_table(
-        ["WHO", "ON", "RIGHTS"],
+        ["PRINCIPAL", "ON", "RIGHTS"],
         [[each.to, each.resource.words, ", ".join(_in_order(each))] for each in grants],
     )
 
@@ -142,7 +144,7 @@ def show(
 @app.command()
 def check(
     context: typer.Context,
-    who: Annotated[str, typer.Argument(metavar="WHO", help="An identity.", show_default=False)],
+    who: WhoArgument,
     right: Annotated[Right, typer.Argument(metavar="RIGHT", show_default=False)],
     topic: TopicOption = None,
     prefix: PrefixOption = None,
@@ -152,16 +154,19 @@ def check(
     everything: AllOption = False,
     group: Annotated[
         list[str] | None,
-        typer.Option(help="A group that it belongs to; repeatable.", show_default=False),
+        typer.Option(
+            help="A group that it belongs to (group:ALIAS:NAME); repeatable.", show_default=False
+        ),
     ] = None,
     servers: ServersOption = None,
 ) -> None:
-    """Whether somebody may do something, by the grants that you may see. Exit code 7: no."""
-    from raftlog.auth.caller import Caller, Means
+    """Whether a principal has a right, by the grants that you may see. Exit code 7: no."""
+    from raftlog.auth.principals import Caller
 
     resource = _resource(topic, prefix, writer, reader_group, keys, everything)
     caller = Caller(
-        identity=identity_argument("WHO", who), means=Means.TOKEN, groups=frozenset(group or ())
+        principal=principal_argument("PRINCIPAL", who),
+        groups=frozenset(principal_argument("--group", each) for each in group or ()),
     )
     with session_of(context, servers).connect() as client:
         allowed = client.acl.check(caller, right, resource)

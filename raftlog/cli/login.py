@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from raftlog.auth.caller import Caller
+from raftlog.auth.principals import Caller
 from raftlog.changing_files import replace_whole
 from raftlog.cli.output import Format, FormatOption, say, show_json
 from raftlog.cli.session import ServersOption, session_of, token_file
@@ -56,15 +56,14 @@ def logout(context: typer.Context, servers: ServersOption = None) -> None:
 def whoami(
     context: typer.Context, servers: ServersOption = None, output: FormatOption = Format.TABLE
 ) -> None:
-    """Show as whom the cluster knows you, and by what."""
+    """Show the principal and the groups that the cluster knows you by."""
     with session_of(context, servers).connect() as client:
         known = client.whoami()
     if output is Format.JSON:
         show_json(
             {
-                "identity": known.identity if known is not None else None,
+                "principal": known.principal if known is not None else None,
                 "groups": sorted(known.groups) if known is not None else [],
-                "means": known.means if known is not None else None,
             }
         )
     else:
@@ -74,5 +73,5 @@ def whoami(
 def _sentence(known: Caller | None) -> str:
     if known is None:
         return "the cluster does not authenticate its callers"
-    groups = f" in the groups {', '.join(sorted(known.groups))}" if known.groups else ""
-    return f"the cluster knows you as {known.identity!r}{groups}, by {known.means}"
+    groups = f", a member of {', '.join(sorted(known.groups))}" if known.groups else ""
+    return f"the cluster knows you as {known.principal}{groups}"

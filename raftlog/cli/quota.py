@@ -40,9 +40,9 @@ def set_(
     who: Annotated[
         str,
         typer.Argument(
-            metavar="WHO",
-            help="An identity, group:NAME for each member of a group, or '*' for everybody who "
-            "has no other, each by itself.",
+            metavar="PRINCIPAL",
+            help="token:NAME, cert:NAME, oidc:ALIAS:SUBJECT, group:ALIAS:NAME (each member by "
+            "itself), or '*' for each caller without a quota of its own.",
             show_default=False,
         ),
     ],
@@ -61,8 +61,8 @@ def set_(
 ) -> None:
     """Set or lift limits; those that are not given stay as they are.
 
-    Each node counts by itself. Who uses more is held back first, and refused only where that would
-    take longer than auth.quota_wait_max_s.
+    Each node counts by itself. Calls over a quota are throttled, and rejected only where that
+    would take longer than auth.quota_wait_max_s.
     """
     given = {
         Limit.REQUESTS: requests_per_s,
@@ -94,7 +94,7 @@ def show(
     servers: ServersOption = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
-    """The quotas that you may see: your own and everybody's, or as an admin of everything all."""
+    """The quotas that you may see: your own and that for all callers; all, for an admin."""
     with session_of(context, servers).connect() as client:
         quotas = list(client.quotas.scan())
     if output is Format.JSON:
@@ -106,7 +106,7 @@ def show(
         )
         return
     show_table(
-        ["WHO", *(limit.value.replace("_", " ").upper() for limit in Limit)],
+        ["PRINCIPAL", *(limit.value.replace("_", " ").upper() for limit in Limit)],
         [[_named(each.to), *(_text(each, limit) for limit in Limit)] for each in quotas],
     )
 
@@ -116,7 +116,7 @@ def _name(limit: Limit) -> str:
 
 
 def _named(who: str) -> str:
-    return "everybody" if who == EVERYBODY else who
+    return "all callers" if who == EVERYBODY else who
 
 
 def _text(quota: Quota, limit: Limit) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from raftlog import WriterView
 
 app = typer.Typer(
-    help="List and remove the writers that a topic remembers for exactly-once.",
+    help="The writers that a topic remembers for exactly-once: list, hand over, remove.",
     no_args_is_help=True,
 )
 
@@ -79,6 +79,31 @@ def remove(
         show_json(_as_object(removed))
     else:
         say(f"removed {removed.kind} writer {removed.writer} of topic {name}")
+
+
+@app.command()
+def chown(
+    context: typer.Context,
+    name: NameArgument,
+    writer: Annotated[str, typer.Argument(metavar="WRITER", show_default=False)],
+    principal: Annotated[
+        str,
+        typer.Argument(
+            metavar="PRINCIPAL",
+            help="token:NAME, cert:NAME or oidc:ALIAS:SUBJECT.",
+            show_default=False,
+        ),
+    ],
+    servers: ServersOption = None,
+) -> None:
+    """Give a writer to another principal, for example after a job got a token of another name.
+
+    Only the new owner may continue it from then on. It needs the right admin on the topic.
+    """
+    with session_of(context, servers).connect() as client:
+        former = client.writers.chown(name, writer, principal)
+    before = f", and no longer to {former}" if former not in ("", principal) else ""
+    say(f"writer {writer} of topic {name} belongs to {principal}{before}")
 
 
 def _question(topic: str, writer: WriterView) -> str:

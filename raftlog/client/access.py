@@ -1,13 +1,13 @@
-"""`LogClient.acl`: who may do what, as grants to identities and groups."""
+"""`LogClient.acl`: who may do what, as grants to principals."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
 from raftlog.auth import grant_keys
-from raftlog.auth.caller import Caller
+from raftlog.auth.principals import Caller
 from raftlog.auth.rights import Grant, Grants, Resource, Right, problem_of_grant
-from raftlog.client.arguments import identity_argument
+from raftlog.client.arguments import principal_argument
 from raftlog.client.key_updates import update
 from raftlog.client.key_values import KeyValueStore
 from raftlog.errors import InvalidOption
@@ -29,7 +29,7 @@ class AccessControl:
         """Grant rights, besides those that were granted before.
 
         Args:
-            to: An identity, or `group:` and the name of a group.
+            to: A principal: `token:NAME`, `cert:NAME`, `oidc:ALIAS:SUBJECT`, `group:ALIAS:NAME`.
             rights: At least one.
             resource: What they are for.
 
@@ -37,8 +37,8 @@ class AccessControl:
             All that is granted to them on the resource now.
 
         Raises:
-            InvalidOption: There is no such right on the resource, or the nodes ask nobody who they
-                are.
+            InvalidOption: There is no such principal or right on the resource, or the nodes do not
+                authenticate their callers.
             Forbidden: The caller may not grant on the resource.
         """
         added = _checked(to, rights, resource)
@@ -81,7 +81,7 @@ class AccessControl:
         """Whether the caller may do something, by the grants that this client may see.
 
         Args:
-            who: An identity with the groups that it belongs to.
+            who: A principal with the groups that it belongs to.
             right: The right.
             resource: What it is for.
 
@@ -115,7 +115,7 @@ class AccessControl:
 
 
 def _checked(to: str, rights: Sequence[Right], resource: Resource) -> Grant:
-    grant = Grant(to=identity_argument("to", to), resource=resource, rights=frozenset(rights))
+    grant = Grant(to=principal_argument("to", to), resource=resource, rights=frozenset(rights))
     problem = problem_of_grant(grant)
     if problem is not None:
         raise InvalidOption(

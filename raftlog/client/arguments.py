@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from reprlib import repr as shortened
 from typing import Literal
 
+from raftlog.auth.principals import PRINCIPAL_ADVICE, problem_of_principal
 from raftlog.config_hosts import is_address, is_any_host
 from raftlog.config_section import Section, setting
 from raftlog.core.types import GroupId, NodeId
@@ -196,14 +197,19 @@ def name_argument(name: object) -> str:
     return name
 
 
-def identity_argument(name: str, value: object) -> str:
-    """Whom a grant or a quota names. Raises `InvalidOption`, also for a token: names are shown."""
-    identity = text_argument(name, value)
-    if without_keys(identity) != identity:
+def principal_argument(name: str, value: object, *, groups: bool = True) -> str:
+    """A principal that can be given rights. Raises `InvalidOption`, also for a token: principals
+    are shown."""
+    principal = text_argument(name, value)
+    if without_keys(principal) != principal:
         raise InvalidOption(
-            option=name, problem="is a token or a key", advice="Give the identity that has it."
+            option=name, problem="is a token or a key", advice="Give the principal that has it."
         )
-    return identity
+    if (problem := problem_of_principal(principal, groups=groups)) is not None:
+        raise InvalidOption(
+            option=name, problem=f"is {principal[:80]!r}: {problem}", advice=PRINCIPAL_ADVICE
+        )
+    return principal
 
 
 NODE_MAX = 2**31 - 1

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from raftlog.auth.caller import Caller, Means
+from raftlog.auth.principals import Caller
 from raftlog.auth.rights import Right
 from raftlog.client import epochs, every_node, topics
 from raftlog.client.access import AccessControl
@@ -27,7 +27,7 @@ from raftlog.client.epoch_key import check_key
 from raftlog.client.groups import Groups
 from raftlog.client.positions import ReaderPositions
 from raftlog.client.producer import Producer, Rows
-from raftlog.client.quotas import IdentityQuotas
+from raftlog.client.quotas import PrincipalQuotas
 from raftlog.client.retries import Deadline
 from raftlog.client.shared_producers import SharedProducers
 from raftlog.client.topic_reads import TopicReads
@@ -89,7 +89,7 @@ class LogClient(TopicReads):
         """The writers that topics remember for exactly-once."""
         self.acl = AccessControl(self.kv)
         """Who may do what."""
-        self.quotas = IdentityQuotas(self.kv)
+        self.quotas = PrincipalQuotas(self.kv)
         """How much callers may use of each node."""
         self.groups = Groups(connection)
         """What any group of the cluster has and does."""
@@ -497,23 +497,18 @@ class LogClient(TopicReads):
         return self._connection.call_any(DESCRIBE_CLUSTER, DescribeCluster()).cluster_id
 
     def whoami(self) -> Caller | None:
-        """Ask as whom the cluster knows this client.
+        """Ask for the principal that the cluster knows this client by.
 
         Returns:
-            The identity, its groups, and by what it was proven; None if the nodes ask nobody who
-            they are.
+            The principal and its groups; None if the nodes do not authenticate their callers.
 
         Raises:
-            Unauthenticated: They ask, and do not know this client.
+            Unauthenticated: They do, and do not know this client.
         """
         told = self._connection.call_any(DESCRIBE_CLUSTER, DescribeCluster())
         if not told.caller:
             return None
-        return Caller(
-            identity=told.caller,
-            means=Means(told.caller_means),
-            groups=frozenset(told.caller_groups),
-        )
+        return Caller(principal=told.caller, groups=frozenset(told.caller_groups))
 
     def describe_cluster(self) -> list[tuple[str, ClusterDescription | RaftlogError]]:
         """Ask every known node for its description of the cluster, with one short try each.

@@ -1,24 +1,23 @@
-"""`LogClient.quotas`: how much identities may use of each node."""
+"""`LogClient.quotas`: how much principals may use of each node."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from raftlog.auth import quota_keys
-from raftlog.auth.quotas import EVERYBODY, LIMIT_MAX, Limit, Quota, problem_of_quota
-from raftlog.client.arguments import identity_argument
+from raftlog.auth.quotas import EVERYBODY, LIMIT_MAX, Limit, Quota
+from raftlog.client.arguments import principal_argument
 from raftlog.client.key_updates import update
 from raftlog.client.key_values import KeyValueStore
 from raftlog.errors import InvalidOption
-from raftlog.machines.limits import KEY_CHARACTERS_MAX
 
 
-class IdentityQuotas:
+class PrincipalQuotas:
     """The quotas of a cluster's callers. Thread-safe; usable in a forked child.
 
-    Each limit is what one caller may use of each node. An identity's own counts, else the highest
-    of its groups', else everybody's; what is limited nowhere has no bound. Nodes, and identities of
-    `auth.admins`, are held to none. Each change is durable on a majority when it returns, and acts
+    Each limit is what one caller may use of each node. A principal's own counts, else the
+    highest of its groups', else the one for all; what is limited nowhere has no bound. Nodes and
+    `auth.admins` have no quota. Each change is durable on a majority when it returns, and acts
     on every node within seconds. Every call may raise `DeadlineExceeded` or `NodeUnreachable`.
     """
 
@@ -29,14 +28,15 @@ class IdentityQuotas:
         """Set or lift limits; others stay as they are.
 
         Args:
-            to: An identity, `group:` and the name of a group, or `*`: everybody, each by itself.
+            to: A principal (a group: each member by itself), or `*`: every caller by itself.
             limits: From 1 to 2^63 - 1; None lifts one.
 
         Returns:
             The limits that there are now; None: there are none.
 
         Raises:
-            InvalidOption: There is no such limit, or the nodes ask nobody who they are.
+            InvalidOption: There is no such principal or limit, or the nodes do not authenticate
+                their callers.
             Forbidden: The caller does not have the right `admin` on everything.
         """
         for limit, most in limits.items():
@@ -57,7 +57,7 @@ class IdentityQuotas:
         return None if value is None else quota_keys.decode(key, value)
 
     def scan(self) -> Iterator[Quota]:
-        """Read the quotas that the caller may see, linearizably: its own and everybody's, and with
+        """Read the quotas that the caller may see, linearizably: its own and that for all, and with
         the right `admin` on everything all.
 
         Yields:
@@ -71,14 +71,4 @@ class IdentityQuotas:
 
 
 def _key(to: str) -> str:
-    problem = problem_of_quota(Quota(to=identity_argument("to", to), limits={Limit.STREAMS: 1}))
-    key = quota_keys.key_of(to)
-    if problem is None and len(key) > KEY_CHARACTERS_MAX:
-        problem = f"its key would take {len(key)} characters, and {KEY_CHARACTERS_MAX} are allowed"
-    if problem is not None:
-        raise InvalidOption(
-            option="to",
-            problem=f"is {to!r}: {problem}",
-            advice=f"Give an identity, group:NAME, or {EVERYBODY!r} for everybody.",
-        )
-    return key
+    return quota_keys.key_of(to if to == EVERYBODY else principal_argument("to", to))

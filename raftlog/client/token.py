@@ -11,7 +11,7 @@ import subprocess
 import threading
 import time
 
-from raftlog.auth.caller import AUTHORIZATION_METADATA_KEY, BEARER
+from raftlog.auth.principals import AUTHORIZATION_METADATA_KEY, BEARER
 from raftlog.client.forks import in_each_child
 from raftlog.config_secrets import TOKEN_ADVICE, read_secret, refuse_no_reference
 from raftlog.errors import InvalidOption

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from raftlog.auth.rights import Right
-from raftlog.client.arguments import text_argument
+from raftlog.client.arguments import principal_argument, text_argument
 from raftlog.client.connection import Connection
 from raftlog.client.topics import meant
 from raftlog.client.wanting import wanting
@@ -14,8 +14,10 @@ from raftlog.machines.commands import TopicInfo
 from raftlog.wire.calls import (
     LIST_WRITERS,
     REMOVE_WRITER,
+    SET_WRITER_OWNER,
     ListWriters,
     RemoveWriterCall,
+    SetWriterOwnerCall,
     WritersReply,
     WriterView,
 )
@@ -86,6 +88,35 @@ class TopicWriters:
         # If it is gone since, an earlier try of this call or another client removed it.
         self._connection.call_leader(info.group, REMOVE_WRITER, call)
         return found
+
+    def chown(self, topic: TopicInfo | str, writer: str, principal: str) -> str:
+        """Give a writer to another principal, which may continue it from then on; the former owner
+        may not. Durable on a majority when it returns. What the writer has open stays.
+
+        Args:
+            topic: The topic, or its name.
+            writer: The writer's name.
+            principal: `token:NAME`, `cert:NAME` or `oidc:ALIAS:SUBJECT`.
+
+        Returns:
+            The owner before; "": it had none.
+
+        Raises:
+            InvalidOption: This is no principal that can write.
+            WriterNotFound: The topic does not remember this writer.
+            Forbidden: The caller does not have the right `admin` on the topic.
+        """
+        name = text_argument("writer", writer)
+        owner = principal_argument("principal", principal, groups=False)
+        with wanting(Right.ADMIN):
+            info = meant(self._connection, topic)
+        call = SetWriterOwnerCall(
+            group=info.group, incarnation=info.incarnation, writer=name, owner=owner
+        )
+        done = self._connection.call_leader(info.group, SET_WRITER_OWNER, call)
+        if not done.known:
+            raise WriterNotFound(topic=info.name, writer=name)
+        return done.former
 
     # ------------------------------------------------------------ parts
 

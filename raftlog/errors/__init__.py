@@ -65,7 +65,7 @@
     |   |-- EpochIncomplete         a named attempt is missing, or not as named
     |   |-- UnknownWriter           recreated topic, removed writer, or another cluster's topic
     |   |-- WriterForgotten         a late call of a batch write that had committed
-    |   |-- WriterOfAnother         another identity began it
+    |   |-- WriterOfAnother         it belongs to another principal
     |   |-- RulesTooOld             the topic's rules do not support the request yet
     |   |-- StageGap                a stage arrived before its predecessor
     |   |-- UnknownProducer         a forgotten producer, whose last append may be in the log

@@ -89,7 +89,7 @@ class Forbidden(RaftlogError):
     exit_code = ExitCode.REFUSED
     grpc_status = "PERMISSION_DENIED"
 
-    identity: str
+    principal: str
     right: str
     kind: str
     name: str = ""
@@ -98,21 +98,18 @@ class Forbidden(RaftlogError):
     def cause(self) -> str:
         what = f"{self.kind} {self.name!r}" if self.name else "the whole cluster"
         if not self.right:
-            return f"{self.identity!r} does not have any right."
-        return f"{self.identity!r} does not have the right {self.right!r} on {what}."
+            return f"{self.principal!r} does not have any right."
+        return f"{self.principal!r} does not have the right {self.right!r} on {what}."
 
     @property
     def remedy(self) -> str:
-        if self.identity.startswith("group:"):
-            return (
-                "It cannot be granted to this identity: its name is that of a group. Use another."
-            )
         if not self.right:
             return "An admin can grant it some: raftlog acl grant."
         where = f"--{self.kind} {shlex.quote(self.name)}" if self.name else "--all"
-        given = f"{shlex.quote(self.identity)} {self.right}"
-        words = f"{where} -- {given}" if self.identity.startswith("-") else f"{given} {where}"
-        return f"Somebody with the right 'admin' there can grant it: raftlog acl grant {words}"
+        given = f"{shlex.quote(self.principal)} {self.right}"
+        return (
+            f"A caller with the right 'admin' there can grant it: raftlog acl grant {given} {where}"
+        )
 
 
 @dataclass(kw_only=True, eq=False)

@@ -114,7 +114,7 @@ class RightsUnknown(Unavailable):
     remedy_text = (
         "It learns it from the leader of the key-value store's group: start the nodes that hold it "
         "(`raftlog cluster status`). auth.rights_age_max_s says how long it goes on without; "
-        "identities of auth.admins are served meanwhile."
+        "principals of auth.admins are served meanwhile."
     )
 
 
@@ -312,13 +312,13 @@ class Overloaded(Unavailable):
 
 @dataclass(kw_only=True, eq=False)
 class QuotaExceeded(Unavailable):
-    """`identity` uses more of a node than its quota allows: `quota` is a value of
+    """`principal` uses more of a node than its quota allows: `quota` is a value of
     `raftlog.auth.quotas.Limit`, `limit` what it may use, and `seconds` how long it has to wait, if
     that is known. Nothing was done."""
 
     grpc_status = "RESOURCE_EXHAUSTED"
 
-    identity: str
+    principal: str
     quota: str
     limit: int
     seconds: str = ""
@@ -327,7 +327,7 @@ class QuotaExceeded(Unavailable):
     def cause(self) -> str:
         when = f", and may go on in {self.seconds} s" if self.seconds else ""
         return (
-            f"{self.identity!r} is over its quota of this node, {self.quota}: {self.limit}{when}."
+            f"{self.principal!r} is over its quota of this node, {self.quota}: {self.limit}{when}."
         )
 
     @property
@@ -335,7 +335,7 @@ class QuotaExceeded(Unavailable):
         option = f"--{self.quota.replace('_', '-')}"
         return (
             "Use less at once. An admin can raise it: "
-            f"raftlog quota set {shlex.quote(self.identity)} {option} NUMBER"
+            f"raftlog quota set {shlex.quote(self.principal)} {option} NUMBER"
         )
 
 

@@ -241,20 +241,22 @@ class UnknownWriter(WriteRefused):
 
 @dataclass(kw_only=True, eq=False)
 class WriterOfAnother(WriteRefused):
-    """A query or `txnAppId` of one identity is not continued by another one, unless it was granted
-    that."""
+    """A query or `txnAppId` belongs to the principal that began it, and only that one may continue
+    it, unless another has the right to."""
 
     writer: str
     owner: str
-    identity: str
+    principal: str
+    topic: str
 
-    cause_text = "{identity!r} may not continue writer {writer!r}, which {owner!r} began."
+    cause_text = "{principal!r} may not continue writer {writer!r}, which belongs to {owner!r}."
 
     @property
     def remedy(self) -> str:
+        writer, principal = shlex.quote(self.writer), shlex.quote(self.principal)
         return (
-            f"Write as {self.owner!r}, or under a name of your own. An admin can allow it: raftlog "
-            f"acl grant {shlex.quote(self.identity)} write --writer {shlex.quote(self.writer)}"
+            f"Write as {self.owner!r}, or under a name of your own. An admin of the topic can hand "
+            f"it over: raftlog writers chown {shlex.quote(self.topic)} {writer} {principal}"
         )
 
 

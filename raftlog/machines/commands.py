@@ -112,8 +112,8 @@ class Stage:
     batch: BatchSummary
     create_writer: bool
     owner: str = ""
-    """The identity that writes, where it may not continue what another began; "": it may, or
-    no caller is authenticated."""
+    """The principal that writes, where it may not continue what another began; "": it may, or
+    callers are not authenticated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +185,14 @@ class RemoveWriter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetWriterOwner:
+    """Give a writer row to another principal, because an admin of the topic asked."""
+
+    writer: str
+    owner: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trim:
     """Remove the records below `offset`, at most those below the high-water mark. A log
     start that is there or beyond stays."""
@@ -220,6 +228,7 @@ TopicCommand = (
     | AbortEpoch
     | Expire
     | RemoveWriter
+    | SetWriterOwner
     | Trim
     | Configure
     | SetSchema

@@ -41,6 +41,7 @@ from raftlog.machines.outcomes import (
     TopicCreated,
     TopicDeleted,
     Trimmed,
+    WriterOwnerSet,
     WriterRemoved,
 )
 from raftlog.machines.schema import Field, FormerField, Schema
@@ -88,6 +89,7 @@ _KINDS: dict[type, tuple[int, tuple[str, ...]]] = {
     ParentsSet: (26, ("parents",)),
     SchemaSet: (27, ("version",)),
     FormerField: (28, ("id", "name", "type", "nullable", "until", "since")),
+    WriterOwnerSet: (29, ("known", "former")),
     KvCreated: (40, ("kv", "existed")),
     KvInfo: (41, ("group", "voters", "created_us", "rules")),
     SessionOpened: (42, ("session",)),
@@ -141,7 +143,7 @@ _REFUSALS: dict[str, tuple[int, tuple[str, ...]]] = {
     "ObserverRefused": (34, ("node",)),
     "TooFewNodes": (35, ("needed", "found")),
     "SchemaChanged": (36, ("topic", "expected", "found")),
-    "WriterOfAnother": (37, ("writer", "owner", "identity")),
+    "WriterOfAnother": (37, ("writer", "owner", "principal", "topic")),
     "UnknownSession": (50, ("session",)),
     "SequencePassed": (51, ("session", "sequence", "last_sequence")),
     "VersionConflict": (52, ("key", "expected", "found")),

@@ -106,13 +106,15 @@ TAKE_STAGE = TakeStage()
 
 
 def refusal_of_owner(
-    row: WriterRow | None, command: Stage | CommitEpoch | AbortEpoch
+    row: WriterRow | None, command: Stage | CommitEpoch | AbortEpoch, topic: str
 ) -> Refused | None:
-    """Refuse an identity that may continue only its own writers, and did not begin this one."""
+    """Reject a principal that may continue only its own writers, if this one has another owner."""
     owner = command.owner
     if row is None or not owner or not row.owner or row.owner == owner:
         return None
-    return refused("WriterOfAnother", writer=row.name, owner=row.owner, identity=owner)
+    return refused(
+        "WriterOfAnother", writer=row.name, owner=row.owner, principal=owner, topic=topic
+    )
 
 
 def judge_stage(row: WriterRow | None, command: Stage, context: RuleContext) -> StageDecision:

@@ -77,6 +77,14 @@ class WriterRemoved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WriterOwnerSet:
+    """Whether there was a row, and its owner before; "": it had none."""
+
+    known: bool
+    former: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRegistered:
     """The node id is bound to its store. `known_before`: it was bound to that store already."""
 
@@ -224,6 +232,7 @@ TopicOutcome = (
     | EpochAborted
     | Expired
     | WriterRemoved
+    | WriterOwnerSet
     | Trimmed
     | Configured
     | SchemaSet

@@ -27,6 +27,7 @@ from raftlog.machines.commands import (
     RemoveWriter,
     Rules,
     SetSchema,
+    SetWriterOwner,
     SnapshotPoint,
     Stage,
     TopicCommand,
@@ -51,6 +52,7 @@ from raftlog.machines.outcomes import (
     Staged,
     TopicOutcome,
     Trimmed,
+    WriterOwnerSet,
     WriterRemoved,
     refused,
 )
@@ -66,6 +68,7 @@ from raftlog.machines.validity import (
     problem_of_commit,
     problem_of_configure,
     problem_of_expire,
+    problem_of_owner,
     problem_of_removal,
     problem_of_set_schema,
     problem_of_snapshot_point,
@@ -170,6 +173,8 @@ class TopicMachine:
                 return self._expire(command)
             case RemoveWriter():
                 return self._remove_writer(command)
+            case SetWriterOwner():
+                return self._set_writer_owner(command)
             case Trim():
                 return self._trim(command)
             case Configure():
@@ -295,6 +300,12 @@ class TopicMachine:
         if problem is not None:
             return malformed("RemoveWriter", problem)
         return self._writers.remove(command.writer)
+
+    def _set_writer_owner(self, command: SetWriterOwner) -> WriterOwnerSet | Refused:
+        problem = problem_of_owner(command)
+        if problem is not None:
+            return malformed("SetWriterOwner", problem)
+        return self._writers.set_owner(command.writer, command.owner)
 
     def _trim(self, command: Trim) -> Trimmed | Refused:
         problem = problem_of_trim(command)

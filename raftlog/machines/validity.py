@@ -31,6 +31,7 @@ from raftlog.machines.commands import (
     SetDuty,
     SetParents,
     SetSchema,
+    SetWriterOwner,
     SnapshotPoint,
     Stage,
     Trim,
@@ -121,6 +122,11 @@ def problem_of_expire(command: Expire) -> str | None:
 def problem_of_removal(command: RemoveWriter) -> str | None:
     """What is invalid about the command, or None."""
     return _text_problem("writer", command.writer)
+
+
+def problem_of_owner(command: SetWriterOwner) -> str | None:
+    """What is invalid about the command, or None."""
+    return _text_problem("writer", command.writer) or _text_problem("owner", command.owner)
 
 
 def problem_of_trim(command: Trim) -> str | None:

@@ -215,7 +215,7 @@ class WriterRow:
         """The stages of all open attempts."""
         self.open_attempts = 0
         self.owner = ""
-        """The identity that owns the row; "": none does."""
+        """The principal that owns the row; "": none does."""
         self.streaming = False
         """Whether its last Stage or CommitEpoch was a stream's."""
         self.active_us = 0

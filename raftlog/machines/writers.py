@@ -41,7 +41,14 @@ from raftlog.machines.epoch_rules import (
     refusal_of_owner,
 )
 from raftlog.machines.limits import STAGED_ENTRY_CHARGE_BYTES, TopicLimits
-from raftlog.machines.outcomes import EpochAborted, Refused, Staged, WriterRemoved, refused
+from raftlog.machines.outcomes import (
+    EpochAborted,
+    Refused,
+    Staged,
+    WriterOwnerSet,
+    WriterRemoved,
+    refused,
+)
 from raftlog.machines.state import WritersState
 from raftlog.machines.writer_row import OpenEpoch, WriterRow, references_digest
 
@@ -104,7 +111,7 @@ class WriterTable:
             anonymous = key.anonymous
         else:
             anonymous = row.transient
-        decision = refusal_of_owner(row, command) or judge_stage(
+        decision = refusal_of_owner(row, command, self._topic) or judge_stage(
             row, command, self._context(key.writer, anonymous)
         )
         if isinstance(decision, Refused):
@@ -134,7 +141,7 @@ class WriterTable:
         row = self._rows.get(writer)
         may_leave = row is None or row.last_epoch < 0 or row.transient
         anonymous = command.transient_writer and may_leave
-        return refusal_of_owner(row, command) or judge_commit(
+        return refusal_of_owner(row, command, self._topic) or judge_commit(
             row, command, self._context(writer, anonymous)
         )
 
@@ -181,7 +188,7 @@ class WriterTable:
     def abort_epoch(self, command: AbortEpoch) -> EpochAborted | Refused:
         """Forget the open attempts of exactly this (writer, run, epoch), or say why not."""
         row = self._rows.get(command.key.writer)
-        refusal = refusal_of_owner(row, command)
+        refusal = refusal_of_owner(row, command, self._topic)
         return refusal or EpochAborted(attempts=self._drop_open(row, command.key))
 
     def _drop_open(self, row: WriterRow | None, key: EpochKey) -> int:
@@ -224,6 +231,14 @@ class WriterTable:
         staged_bytes = row.staged_bytes
         self._forget(row)
         return WriterRemoved(known=True, staged_bytes=staged_bytes)
+
+    def set_owner(self, writer: str, owner: str) -> WriterOwnerSet:
+        """Give the row to the owner. What it has open stays."""
+        row = self._rows.get(writer)
+        if row is None:
+            return WriterOwnerSet(known=False, former="")
+        former, row.owner = row.owner, owner
+        return WriterOwnerSet(known=True, former=former)
 
     # ------------------------------------------------------------ queries
 
@@ -306,8 +321,8 @@ class WriterTable:
         )
 
     def _touched(self, key: EpochKey, index: LogIndex, owner: str) -> WriterRow:
-        """The writer's row, created if there is none, as of entry `index`. If it belongs to nobody
-        yet, it does to `owner` from then on."""
+        """The writer's row, created if there is none, as of entry `index`. If it has no owner,
+        it belongs to `owner` from then on."""
         row = self._rows.get(key.writer)
         if row is None:
             row = self._rows[key.writer] = WriterRow(key.writer)

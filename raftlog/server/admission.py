@@ -22,7 +22,14 @@ import grpc.aio
 import structlog
 
 from raftlog.auth.access_tokens import AccessTokens
-from raftlog.auth.caller import AUTHORIZATION_METADATA_KEY, BEARER, Caller, Means, node_caller
+from raftlog.auth.principals import (
+    AUTHORIZATION_METADATA_KEY,
+    BEARER,
+    PRINCIPAL_NAME_CHARACTERS_MAX,
+    Caller,
+    cert_principal,
+    node_caller,
+)
 from raftlog.auth.token_file import KnownToken, TokenFile
 from raftlog.config_auth import AuthSettings
 from raftlog.core.types import NodeId
@@ -131,14 +138,15 @@ class Authenticator:
         """Who calls, by the certificate that the connection was made with. Raises
         `Unauthenticated`."""
         for name in context.auth_context().get("x509_common_name", ()):
-            identity = name.decode(errors="replace")
-            return _Known(Caller(identity=identity, means=Means.CERTIFICATE))
+            common_name = name.decode(errors="replace")
+            if 0 < len(common_name) <= PRINCIPAL_NAME_CHARACTERS_MAX:
+                return _Known(Caller(principal=cert_principal(common_name)))
         raise Unauthenticated(problem="the call has no token")
 
     def still_knows(self, context: Context, known: _Known) -> bool:
         """Whether the call's token has not ended since, and is still in the file, if it was known
         from there. Certificates are asked for once a call."""
-        if known.caller.means is not Means.TOKEN:
+        if not known.caller.is_token:
             return time.time() < known.until_s
         assert self._tokens is not None, "that is how it was known"
         shown = (
@@ -170,7 +178,7 @@ def _note_tokens(
 ) -> None:
     if audit is not None:
         shown = {
-            which: [f"{token.identity} {token.id}" for token in tokens]
+            which: [f"{token.principal} {token.id}" for token in tokens]
             for which, tokens in (("came", came), ("went", went))
         }
         audit.changed("TokensChanged", shown)

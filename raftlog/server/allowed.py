@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from raftlog.auth import grant_keys, quota_keys
-from raftlog.auth.caller import Caller, Means, node_caller
+from raftlog.auth.principals import Caller, node_caller
 from raftlog.auth.quotas import EVERYBODY
 from raftlog.auth.rights import (
     ANYTHING,
@@ -20,7 +20,6 @@ from raftlog.auth.rights import (
     Resource,
     Right,
     keys_under,
-    names_of,
     reader_group_named,
     topic_named,
     writer_named,
@@ -90,7 +89,7 @@ class Allowed:
         there is nothing to have a right on."""
         if not self.rights.asked:
             return
-        if who is not None and who.means is Means.NODE:
+        if who is not None and who.is_node:
             if not _is_for_nodes(who, request):
                 raise refusal(who, Right.CLUSTER, EVERYTHING)
             return
@@ -211,7 +210,7 @@ class Allowed:
         Raises `RightsUnknown`."""
         if not self.rights.asked:
             return True
-        if who is not None and _is_for(found.key, names_of(who)):
+        if who is not None and _is_for(found.key, who.names):
             return True
         needs = self.of_key(Right.READ, found.key, found.value)
         return all(self.rights.allow(who, need.right, need.on) for need in needs)
@@ -352,6 +351,7 @@ NEEDS: dict[str, Needs] = {
     calls.SCRUB.name: _cluster,
     calls.LIST_WRITERS.name: _topic(None),
     calls.REMOVE_WRITER.name: _remove_writer,
+    calls.SET_WRITER_OWNER.name: _topic(Right.ADMIN),
     calls.OPEN_KV.name: _open_kv,
     calls.OPEN_SESSION.name: _something,
     calls.PUT_KEY.name: _write_key,

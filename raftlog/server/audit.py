@@ -1,6 +1,6 @@
 """The log of operations and refusals: lines of JSON, in a file that is rotated and synced.
 
-    {"time": "2026-01-01T00:00:00.000+00:00", "node": 1, "who": "ada", "means": "token",
+    {"time": "2026-01-01T00:00:00.000+00:00", "node": 1, "who": "token:ada",
      "from": "ipv4:127.0.0.1:40000", "call": "DeleteTopic", "what": {"name": "flights", ...},
      "id": "3f6c...", "outcome": "begun"}
 
@@ -36,7 +36,7 @@ import cachetools
 import structlog
 
 from raftlog.auth import grant_keys, quota_keys
-from raftlog.auth.caller import Caller
+from raftlog.auth.principals import Caller
 from raftlog.config_audit import AuditSettings
 from raftlog.errors import AuditUnavailable, Forbidden, PathUnusable, WriterOfAnother
 from raftlog.metrics.counts import CANCELLED
@@ -54,6 +54,7 @@ ACTS = frozenset(
         calls.TRIM,
         calls.SCRUB,
         calls.REMOVE_WRITER,
+        calls.SET_WRITER_OWNER,
         calls.REGISTER_NODE,
         calls.ADD_NODE,
         calls.SET_PARENTS,
@@ -165,7 +166,7 @@ class AuditLog:
         is_act = call in ACTS or _governs(request)
         if outcome not in _REFUSALS and (not is_act or outcome == _OK):
             return
-        who = caller.identity if caller is not None else peer.rpartition(":")[0]
+        who = caller.principal if caller is not None else peer.rpartition(":")[0]
         failed = (who, call, outcome, *_named(request))
         if failed not in self._said:
             number = next(self._failed.setdefault(who, itertools.count(1)))
@@ -251,8 +252,7 @@ class AuditLog:
         return {
             "time": _now(),
             "node": self._node,
-            "who": caller.identity if caller is not None else None,
-            "means": caller.means if caller is not None else None,
+            "who": caller.principal if caller is not None else None,
             "from": peer,
             "call": call,
             "what": what,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from raftlog.auth.caller import Caller
+from raftlog.auth.principals import Caller
 from raftlog.metrics.counts import CallCount
 
 _caller: ContextVar[Caller | None] = ContextVar("raftlog_caller", default=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raftlog.auth.caller import node_caller
+from raftlog.auth.principals import node_caller
 from raftlog.core.types import NO_INDEX
 from raftlog.machines.group_info import KvInfo
 from raftlog.machines.kv_commands import KeyValue

@@ -10,7 +10,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from raftlog.auth import grant_keys, quota_keys
-from raftlog.auth.caller import Caller, Means
+from raftlog.auth.principals import Caller
 from raftlog.comparison import Trust
 from raftlog.core.types import GroupId, LogIndex, NodeId
 from raftlog.errors import (
@@ -204,9 +204,9 @@ class KvServices:
     def _turn_of(self, who: Caller | None, prefix: str) -> AbstractAsyncContextManager[Any]:
         """One read at a time of raftlog's own keys by each caller: many of them may be hidden from
         it, and are passed over for its sake."""
-        if who is None or who.means is Means.NODE or not prefix.startswith(SYSTEM_PREFIX):
+        if who is None or who.is_node or not prefix.startswith(SYSTEM_PREFIX):
             return nullcontext()
-        return self._turns.setdefault(who.identity, asyncio.Lock())
+        return self._turns.setdefault(who.principal, asyncio.Lock())
 
     async def watch_keys(
         self, call: calls.WatchKeys
@@ -335,4 +335,4 @@ def _pieces(changes: tuple[KeyChange, ...], index: LogIndex) -> Iterator[calls.K
 def _owner() -> str:
     """Whose a session is that the call opens or writes in."""
     who = caller()
-    return "" if who is None else who.identity
+    return "" if who is None else who.principal

@@ -20,7 +20,7 @@ import cachetools
 import structlog
 
 from raftlog.auth import quota_keys
-from raftlog.auth.caller import Caller, Means
+from raftlog.auth.principals import Caller
 from raftlog.auth.quotas import RATES, Allowance, Limit, Quota, Quotas
 from raftlog.config_auth import AuthSettings
 from raftlog.core.types import GroupId
@@ -54,7 +54,7 @@ class Meters:
         self.on_change: Callable[[], None] = lambda: None
         """Called after the quotas have changed."""
         self._settings = settings
-        self._admins = settings.admin_identities
+        self._admins = settings.admin_principals
         self._keys: Sequence[KeyValue] = ()
         self._quotas = Quotas(())
         self._meters: cachetools.LRUCache[str, Meter] = cachetools.LRUCache(_METERS_MAX)
@@ -64,14 +64,14 @@ class Meters:
 
     def of(self, who: Caller | None) -> Meter | None:
         """What the caller uses; None if no quota limits it."""
-        if not self._quotas or who is None or who.means is Means.NODE:
+        if not self._quotas or who is None or who.is_node:
             return None
-        limits = {} if who.identity in self._admins else self._quotas.of(who)
+        limits = self._quotas.of(who) if self._admins.isdisjoint(who.names) else {}
         if not limits:
             return None
-        meter = self._meters.get(who.identity)
+        meter = self._meters.get(who.principal)
         if meter is None:
-            meter = self._meters[who.identity] = Meter(self, who.identity)
+            meter = self._meters[who.principal] = Meter(self, who.principal)
         meter.limits = limits
         return meter
 
@@ -87,20 +87,20 @@ class Meters:
             self._quotas = Quotas(quotas_of(keys))
             self.on_change()
 
-    def tell(self, identity: str, limit: Limit, *, refused: bool) -> None:
+    def tell(self, principal: str, limit: Limit, *, refused: bool) -> None:
         """Say who is held back, not too often."""
-        if (identity, limit) not in self._said:
-            self._said[identity, limit] = True
-            log.info("caller held to its quota", who=identity, limit=limit.value, refused=refused)
+        if (principal, limit) not in self._said:
+            self._said[principal, limit] = True
+            log.info("caller held to its quota", who=principal, limit=limit.value, refused=refused)
 
 
 class Meter:
     """What one caller uses of this node."""
 
-    def __init__(self, meters: Meters, identity: str) -> None:
+    def __init__(self, meters: Meters, principal: str) -> None:
         self.limits: dict[Limit, int] = {}
         self._meters = meters
-        self._identity = identity
+        self._principal = principal
         self._allowances = {limit: Allowance() for limit in RATES}
         self._waiting = 0
         self._streams = 0
@@ -170,7 +170,7 @@ class Meter:
                 writer=writer,
                 staged_bytes=byte_count,
                 limit=most,
-                advice=f"raise the quota: raftlog quota set {shlex.quote(self._identity)} "
+                advice=f"raise the quota: raftlog quota set {shlex.quote(self._principal)} "
                 "--staged-bytes BYTES",
             )
         others = {
@@ -189,8 +189,8 @@ class Meter:
 
     async def _wait(self, limit: Limit, wait_s: float) -> None:
         meters = self._meters
-        meters.counts.held_back(self._identity, limit, wait_s)
-        meters.tell(self._identity, limit, refused=False)
+        meters.counts.held_back(self._principal, limit, wait_s)
+        meters.tell(self._principal, limit, refused=False)
         self._waiting += 1
         try:
             await asyncio.sleep(wait_s)
@@ -198,10 +198,10 @@ class Meter:
             self._waiting -= 1
 
     def _exceeded(self, limit: Limit, wait_s: float) -> QuotaExceeded:
-        self._meters.counts.refused(self._identity, limit)
-        self._meters.tell(self._identity, limit, refused=True)
+        self._meters.counts.refused(self._principal, limit)
+        self._meters.tell(self._principal, limit, refused=True)
         return QuotaExceeded(
-            identity=self._identity,
+            principal=self._principal,
             quota=limit.value,
             limit=self.limits[limit],
             seconds=f"{wait_s:.1f}" if wait_s else "",

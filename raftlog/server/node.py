@@ -18,7 +18,7 @@ from typing import Any
 
 import structlog
 
-from raftlog.auth.caller import Means, node_caller
+from raftlog.auth.principals import node_caller
 from raftlog.config import Settings, StorageSettings
 from raftlog.core.messages import PeerMessage
 from raftlog.core.ready import Role
@@ -510,8 +510,8 @@ class Node:
         who, controller = caller(), self.multiraft.replicas.controller
         info = controller.info_of(report.group)
         holds = {node_caller(node) for node in controller.voters_of(info)} if info else {who}
-        if who is not None and who.means is Means.NODE and who not in holds:
-            raise Forbidden(identity=who.identity, right="cluster", kind="all")
+        if who is not None and who.is_node and who not in holds:
+            raise Forbidden(principal=who.principal, right="cluster", kind="all")
         outcome = await self.propose(self.multiraft.replicas.of_controller, report)
         return accepted(PlacementReported, outcome)
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import structlog
 
 from raftlog.auth import grant_keys
-from raftlog.auth.caller import Caller, Means
+from raftlog.auth.principals import Caller
 from raftlog.auth.rights import (
     EVERYTHING,
     Grant,
@@ -44,7 +44,7 @@ class Rights:
         self.asked = asked
         """Whether the node asks callers who they are."""
         self._settings = settings
-        self._admins = settings.admin_identities
+        self._admins = settings.admin_principals
         self._grants: Grants | None = None
         self._keys: Sequence[KeyValue] = ()
         self._read_s = 0.0
@@ -80,7 +80,7 @@ class Rights:
         asked = ((Right.ADMIN, topic_named(topic)), (Right.WRITE, writer_named(writer)))
         if any(grants.allow(who, right, each) for right, each in asked):
             return ""
-        return who.identity
+        return who.principal
 
     def check_change(self, who: Caller | None, grants: Grants, resource: Resource) -> None:
         """Reject a change of `grants`, the latest, by a caller without the right to make it. Raises
@@ -106,7 +106,7 @@ class Rights:
         if not self.asked:
             return True
         assert who is not None, "every call is admitted"
-        return who.means is Means.NODE or who.identity in self._admins
+        return who.is_node or not self._admins.isdisjoint(who.names)
 
     def _known(self) -> Grants:
         if self._grants is None:
@@ -174,5 +174,8 @@ def refusal(who: Caller | None, right: Right | None, asked: Resource) -> Forbidd
     assert who is not None, "nobody else is refused"
     name = "" if asked == EVERYTHING else asked.name
     return Forbidden(
-        identity=who.identity, right=right.value if right else "", kind=asked.kind.value, name=name
+        principal=who.principal,
+        right=right.value if right else "",
+        kind=asked.kind.value,
+        name=name,
     )

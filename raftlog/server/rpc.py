@@ -337,6 +337,7 @@ def client_handlers(services: Services, gate: CallGate) -> grpc.GenericRpcHandle
             plain(calls.SCRUB, services.scrub),
             plain(calls.LIST_WRITERS, services.list_writers),
             plain(calls.REMOVE_WRITER, services.remove_writer),
+            plain(calls.SET_WRITER_OWNER, services.set_writer_owner),
             plain(calls.OPEN_KV, services.kv.open_kv),
             plain(calls.OPEN_SESSION, services.kv.open_session),
             plain(calls.PUT_KEY, services.kv.put_key),

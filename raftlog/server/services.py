@@ -14,6 +14,7 @@ from functools import partial
 from importlib.metadata import version
 
 from raftlog import errors
+from raftlog.auth.principals import problem_of_principal
 from raftlog.auth.rights import Right, topic_named
 from raftlog.core.ready import Role
 from raftlog.core.types import GroupId, NodeId, Offset
@@ -35,6 +36,7 @@ from raftlog.machines.commands import (
     EpochKey,
     RegisterNode,
     RemoveWriter,
+    SetWriterOwner,
     Stage,
     TopicInfo,
     Trim,
@@ -51,6 +53,7 @@ from raftlog.machines.outcomes import (
     TopicCreated,
     TopicDeleted,
     Trimmed,
+    WriterOwnerSet,
     WriterRemoved,
 )
 from raftlog.machines.rules import (
@@ -59,6 +62,7 @@ from raftlog.machines.rules import (
 from raftlog.machines.topic import TopicMachine
 from raftlog.machines.validity import (
     problem_of_append,
+    problem_of_owner,
     problem_of_removal,
     problem_of_stage,
     problem_of_trim,
@@ -132,8 +136,7 @@ class Services:
             racks=node.racks(),
             unregistered=node.unregistered(),
             lease_us=node.settings.raft.lease_us(),
-            caller=known.identity if known is not None else "",
-            caller_means=known.means if known is not None else "",
+            caller=known.principal if known is not None else "",
             caller_groups=tuple(sorted(known.groups)) if known is not None else (),
         )
 
@@ -374,6 +377,14 @@ class Services:
         check_sense("RemoveWriter", problem_of_removal(command))
         outcome = await self._node.propose(local, command)
         return self._accepted(WriterRemoved, outcome)
+
+    async def set_writer_owner(self, call: calls.SetWriterOwnerCall) -> WriterOwnerSet:
+        """Give a writer row to another principal."""
+        local = self._leading(call.group, call.incarnation)
+        command = SetWriterOwner(writer=call.writer, owner=call.owner)
+        check_sense("SetWriterOwner", problem_of_owner(command))
+        check_sense("SetWriterOwner", problem_of_principal(call.owner, groups=False))
+        return self._accepted(WriterOwnerSet, await self._node.propose(local, command))
 
     async def trim(self, call: calls.TrimCall) -> Trimmed:
         """Move the topic's log start up."""

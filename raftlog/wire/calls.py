@@ -46,6 +46,7 @@ from raftlog.machines.outcomes import (
     TopicCreated,
     TopicDeleted,
     Trimmed,
+    WriterOwnerSet,
     WriterRemoved,
 )
 from raftlog.machines.schema import Schema
@@ -128,11 +129,9 @@ class ClusterDescription:
     lease_us: int = 0
     """How long a leader's lease lasts by the node's settings, microseconds; 0: it has none."""
     caller: str = ""
-    """As whom the node knows who asked; "": it asks nobody who they are."""
-    caller_means: str = ""
-    """By what: a value of `raftlog.auth.caller.Means`."""
+    """The caller's principal; "": the node does not authenticate its callers."""
     caller_groups: tuple[str, ...] = ()
-    """The groups that it belongs to, by its token."""
+    """The groups that it belongs to, as principals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,8 +177,7 @@ class DeleteTopicCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeTopic:
-    """Leader of the controller (linearizable); with `any_node` any node, as far as it has
-    applied."""
+    """Leader of the controller; with `any_node` any node, by what it has applied."""
 
     name: str
     any_node: bool = False
@@ -547,7 +545,7 @@ class WriterView:
     kind: str
     """`stream`, `named batch` or `transient`."""
     owner: str
-    """The identity that the writer belongs to; "": it belongs to none."""
+    """The principal that the writer belongs to; "": it belongs to none."""
     query_id: str
     """The streaming query's id; for a batch write the writer's own name."""
     run: str
@@ -587,6 +585,16 @@ class RemoveWriterCall:
     group: GroupId
     incarnation: str
     writer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetWriterOwnerCall:
+    """Leader of the topic. `owner`: a principal, and no group or node."""
+
+    group: GroupId
+    incarnation: str
+    writer: str
+    owner: str
 
 
 # ---------------------------------------------------------------- the table
@@ -672,6 +680,7 @@ WATCH_GROUPS = PlainCall("WatchGroups", WatchGroups, NodeView)
 SCRUB = PlainCall("Scrub", ScrubCall, NodeView)
 LIST_WRITERS = PlainCall("ListWriters", ListWriters, WritersReply)
 REMOVE_WRITER = PlainCall("RemoveWriter", RemoveWriterCall, WriterRemoved)
+SET_WRITER_OWNER = PlainCall("SetWriterOwner", SetWriterOwnerCall, WriterOwnerSet)
 OPEN_KV = PlainCall("OpenKv", OpenKv, KvReply)
 OPEN_SESSION = PlainCall("OpenSession", OpenSessionCall, SessionOpened)
 PUT_KEY = PlainCall("PutKey", PutKeyCall, WriteReply)

@@ -320,6 +320,14 @@ class RemoveWriter(_message.Message):
     writer: str
     def __init__(self, writer: _Optional[str] = ...) -> None: ...
 
+class SetWriterOwner(_message.Message):
+    __slots__ = ("writer", "owner")
+    WRITER_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    writer: str
+    owner: str
+    def __init__(self, writer: _Optional[str] = ..., owner: _Optional[str] = ...) -> None: ...
+
 class Rules(_message.Message):
     __slots__ = ("version",)
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -465,7 +473,7 @@ class DeleteTopic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class Command(_message.Message):
-    __slots__ = ("append", "stage", "commit_epoch", "abort_epoch", "register_node", "create_topic", "delete_topic", "rules", "expire", "remove_writer", "trim", "snapshot_point", "alter_topic", "configure", "add_node", "set_duty", "retire_node", "place_group", "report_placement", "set_parents", "alter_schema", "set_schema", "create_kv", "open_session", "put_key", "delete_key")
+    __slots__ = ("append", "stage", "commit_epoch", "abort_epoch", "register_node", "create_topic", "delete_topic", "rules", "expire", "remove_writer", "trim", "snapshot_point", "alter_topic", "configure", "add_node", "set_duty", "retire_node", "place_group", "report_placement", "set_parents", "alter_schema", "set_schema", "create_kv", "open_session", "put_key", "delete_key", "set_writer_owner")
     APPEND_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     COMMIT_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -492,6 +500,7 @@ class Command(_message.Message):
     OPEN_SESSION_FIELD_NUMBER: _ClassVar[int]
     PUT_KEY_FIELD_NUMBER: _ClassVar[int]
     DELETE_KEY_FIELD_NUMBER: _ClassVar[int]
+    SET_WRITER_OWNER_FIELD_NUMBER: _ClassVar[int]
     append: Append
     stage: Stage
     commit_epoch: CommitEpoch
@@ -518,7 +527,8 @@ class Command(_message.Message):
     open_session: OpenSession
     put_key: PutKey
     delete_key: DeleteKey
-    def __init__(self, append: _Optional[_Union[Append, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit_epoch: _Optional[_Union[CommitEpoch, _Mapping]] = ..., abort_epoch: _Optional[_Union[AbortEpoch, _Mapping]] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., rules: _Optional[_Union[Rules, _Mapping]] = ..., expire: _Optional[_Union[Expire, _Mapping]] = ..., remove_writer: _Optional[_Union[RemoveWriter, _Mapping]] = ..., trim: _Optional[_Union[Trim, _Mapping]] = ..., snapshot_point: _Optional[_Union[SnapshotPoint, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., configure: _Optional[_Union[Configure, _Mapping]] = ..., add_node: _Optional[_Union[AddNode, _Mapping]] = ..., set_duty: _Optional[_Union[SetDuty, _Mapping]] = ..., retire_node: _Optional[_Union[RetireNode, _Mapping]] = ..., place_group: _Optional[_Union[PlaceGroup, _Mapping]] = ..., report_placement: _Optional[_Union[ReportPlacement, _Mapping]] = ..., set_parents: _Optional[_Union[SetParents, _Mapping]] = ..., alter_schema: _Optional[_Union[AlterSchema, _Mapping]] = ..., set_schema: _Optional[_Union[SetSchema, _Mapping]] = ..., create_kv: _Optional[_Union[CreateKv, _Mapping]] = ..., open_session: _Optional[_Union[OpenSession, _Mapping]] = ..., put_key: _Optional[_Union[PutKey, _Mapping]] = ..., delete_key: _Optional[_Union[DeleteKey, _Mapping]] = ...) -> None: ...
+    set_writer_owner: SetWriterOwner
+    def __init__(self, append: _Optional[_Union[Append, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit_epoch: _Optional[_Union[CommitEpoch, _Mapping]] = ..., abort_epoch: _Optional[_Union[AbortEpoch, _Mapping]] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., rules: _Optional[_Union[Rules, _Mapping]] = ..., expire: _Optional[_Union[Expire, _Mapping]] = ..., remove_writer: _Optional[_Union[RemoveWriter, _Mapping]] = ..., trim: _Optional[_Union[Trim, _Mapping]] = ..., snapshot_point: _Optional[_Union[SnapshotPoint, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., configure: _Optional[_Union[Configure, _Mapping]] = ..., add_node: _Optional[_Union[AddNode, _Mapping]] = ..., set_duty: _Optional[_Union[SetDuty, _Mapping]] = ..., retire_node: _Optional[_Union[RetireNode, _Mapping]] = ..., place_group: _Optional[_Union[PlaceGroup, _Mapping]] = ..., report_placement: _Optional[_Union[ReportPlacement, _Mapping]] = ..., set_parents: _Optional[_Union[SetParents, _Mapping]] = ..., alter_schema: _Optional[_Union[AlterSchema, _Mapping]] = ..., set_schema: _Optional[_Union[SetSchema, _Mapping]] = ..., create_kv: _Optional[_Union[CreateKv, _Mapping]] = ..., open_session: _Optional[_Union[OpenSession, _Mapping]] = ..., put_key: _Optional[_Union[PutKey, _Mapping]] = ..., delete_key: _Optional[_Union[DeleteKey, _Mapping]] = ..., set_writer_owner: _Optional[_Union[SetWriterOwner, _Mapping]] = ...) -> None: ...
 
 class NodeAddress(_message.Message):
     __slots__ = ("node", "address")
@@ -533,7 +543,7 @@ class DescribeCluster(_message.Message):
     def __init__(self) -> None: ...
 
 class ClusterDescription(_message.Message):
-    __slots__ = ("cluster_id", "node", "store_uuid", "leader", "term", "nodes", "version", "registered", "disk_keeps_up", "disk_full", "rules", "rules_known", "behind_rules", "observers", "racks", "unregistered", "lease_us", "caller", "caller_means", "caller_groups")
+    __slots__ = ("cluster_id", "node", "store_uuid", "leader", "term", "nodes", "version", "registered", "disk_keeps_up", "disk_full", "rules", "rules_known", "behind_rules", "observers", "racks", "unregistered", "lease_us", "caller", "caller_groups")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     STORE_UUID_FIELD_NUMBER: _ClassVar[int]
@@ -552,7 +562,6 @@ class ClusterDescription(_message.Message):
     UNREGISTERED_FIELD_NUMBER: _ClassVar[int]
     LEASE_US_FIELD_NUMBER: _ClassVar[int]
     CALLER_FIELD_NUMBER: _ClassVar[int]
-    CALLER_MEANS_FIELD_NUMBER: _ClassVar[int]
     CALLER_GROUPS_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     node: int
@@ -572,9 +581,8 @@ class ClusterDescription(_message.Message):
     unregistered: _containers.RepeatedScalarFieldContainer[int]
     lease_us: int
     caller: str
-    caller_means: str
     caller_groups: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, cluster_id: _Optional[str] = ..., node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., leader: _Optional[int] = ..., term: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., version: _Optional[str] = ..., registered: _Optional[bool] = ..., disk_keeps_up: _Optional[bool] = ..., disk_full: _Optional[str] = ..., rules: _Optional[int] = ..., rules_known: _Optional[int] = ..., behind_rules: _Optional[_Iterable[int]] = ..., observers: _Optional[_Iterable[int]] = ..., racks: _Optional[_Iterable[str]] = ..., unregistered: _Optional[_Iterable[int]] = ..., lease_us: _Optional[int] = ..., caller: _Optional[str] = ..., caller_means: _Optional[str] = ..., caller_groups: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, cluster_id: _Optional[str] = ..., node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., leader: _Optional[int] = ..., term: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., version: _Optional[str] = ..., registered: _Optional[bool] = ..., disk_keeps_up: _Optional[bool] = ..., disk_full: _Optional[str] = ..., rules: _Optional[int] = ..., rules_known: _Optional[int] = ..., behind_rules: _Optional[_Iterable[int]] = ..., observers: _Optional[_Iterable[int]] = ..., racks: _Optional[_Iterable[str]] = ..., unregistered: _Optional[_Iterable[int]] = ..., lease_us: _Optional[int] = ..., caller: _Optional[str] = ..., caller_groups: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RegisterNodeCall(_message.Message):
     __slots__ = ("node", "store_uuid", "address", "rules", "rack")
@@ -1177,6 +1185,26 @@ class RemoveWriterCall(_message.Message):
     incarnation: str
     writer: str
     def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ..., writer: _Optional[str] = ...) -> None: ...
+
+class SetWriterOwnerCall(_message.Message):
+    __slots__ = ("group", "incarnation", "writer", "owner")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    WRITER_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    incarnation: str
+    writer: str
+    owner: str
+    def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ..., writer: _Optional[str] = ..., owner: _Optional[str] = ...) -> None: ...
+
+class WriterOwnerSet(_message.Message):
+    __slots__ = ("known", "former")
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
+    FORMER_FIELD_NUMBER: _ClassVar[int]
+    known: bool
+    former: str
+    def __init__(self, known: _Optional[bool] = ..., former: _Optional[str] = ...) -> None: ...
 
 class WriterRemoved(_message.Message):
     __slots__ = ("known", "staged_bytes")

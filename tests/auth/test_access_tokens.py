@@ -41,7 +41,12 @@ def token(
 
 
 def settings(where: str, **others: Any) -> AuthSettings:
-    given = {"oidc_issuer": ISSUER, "oidc_audience": AUDIENCE, "oidc_jwks": where}
+    given = {
+        "oidc_issuer": ISSUER,
+        "oidc_alias": "corp",
+        "oidc_audience": AUDIENCE,
+        "oidc_jwks": where,
+    }
     return AuthSettings(**given | others)
 
 
@@ -52,9 +57,9 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def identity(file: Path, shown: str, **others: Any) -> str:
+def principal(file: Path, shown: str, **others: Any) -> str:
     proves = AccessTokens(settings(f"file:{file}", **others), lambda _: None)
-    return asyncio.run(proves.caller(shown))[0].identity
+    return asyncio.run(proves.caller(shown))[0].principal
 
 
 @pytest.mark.parametrize(
@@ -70,7 +75,7 @@ def identity(file: Path, shown: str, **others: Any) -> str:
 )
 def test_access_tokens_count(file: Path, shown: dict[str, Any]) -> None:
     limits = {"oidc_clients": "airflow, spark", "oidc_token_lifetime_max_s": 3_600.0}
-    assert identity(file, token(**shown), **limits) == "ada"
+    assert principal(file, token(**shown), **limits) == "oidc:corp:ada"
 
 
 @pytest.mark.parametrize(
@@ -90,7 +95,7 @@ def test_what_a_provider_signs_for_another_purpose_does_not_count(
 ) -> None:
     limits = {"oidc_clients": "airflow, spark", "oidc_token_lifetime_max_s": 3_600.0}
     with pytest.raises(Unauthenticated, match=problem):
-        identity(file, token(**shown), **limits)
+        principal(file, token(**shown), **limits)
 
 
 def test_a_shared_secret_that_is_published_proves_nothing(tmp_path: Path) -> None:
@@ -98,8 +103,8 @@ def test_a_shared_secret_that_is_published_proves_nothing(tmp_path: Path) -> Non
     secret = {"kty": "oct", "kid": "first", "k": "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldA"}
     file.write_text(json.dumps({"keys": [secret | {"alg": "HS256"}, KEY | {"kid": "second"}]}))
     with pytest.raises(Unauthenticated, match="nobody published"):
-        identity(file, token(kid="first"))
-    assert identity(file, token(kid="second")) == "ada"
+        principal(file, token(kid="first"))
+    assert principal(file, token(kid="second")) == "oidc:corp:ada"
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"keys": 1}', '{"keys": [1]}', "no JSON"])
@@ -107,7 +112,7 @@ def test_what_is_no_set_of_keys_is_a_provider_that_is_not_there(tmp_path: Path, 
     file = tmp_path / "keys.json"
     file.write_text(text)
     with pytest.raises(IdentityProviderUnavailable):
-        identity(file, token())
+        principal(file, token())
 
 
 class Provider:
@@ -172,7 +177,7 @@ def test_who_is_known_waits_for_no_provider(monkeypatch: pytest.MonkeyPatch) -> 
         provider.answers.clear()
         for number in range(100):
             found, _ = await proves.caller(token(sub=f"user-{number}"))
-            assert found.identity == f"user-{number}"
+            assert found.principal == f"oidc:corp:user-{number}"
         waiting = asyncio.ensure_future(proves.caller(token(kid="none")))
         await proves.caller(token())
         assert not waiting.done(), "who names another key waits"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftlog.auth import quota_keys
-from raftlog.auth.caller import Caller, Means
+from raftlog.auth.principals import Caller
 from raftlog.auth.quotas import (
     BURST_S,
     EVERYBODY,
@@ -19,14 +19,14 @@ from raftlog.auth.quotas import (
     problem_of_quota,
 )
 from raftlog.errors import StoredValueInvalid
+from tests.auth.test_rights import PRINCIPALS
 
-ADA = Caller(identity="ada", means=Means.TOKEN, groups=frozenset({"analysts", "etl"}))
-BOB = Caller(identity="bob", means=Means.CERTIFICATE)
+ADA = Caller(principal="token:ada", groups=frozenset({"group:corp:analysts", "group:corp:etl"}))
+BOB = Caller(principal="cert:bob")
 
-names = st.text(min_size=1).filter(lambda name: name.removeprefix("group:") != "")
 quotas = st.builds(
     Quota,
-    to=names,
+    to=PRINCIPALS,
     limits=st.dictionaries(st.sampled_from(Limit), st.integers(1, LIMIT_MAX), min_size=1),
 )
 
@@ -42,20 +42,20 @@ def test_each_limit_is_ones_own_else_the_groups_highest_else_everybodys() -> Non
     found = Quotas(
         [
             limited(EVERYBODY, streams=1, staged_bytes=1, in_bytes_per_s=1),
-            limited("group:analysts", streams=2, staged_bytes=2),
-            limited("group:etl", streams=3),
-            limited("ada", streams=1),
+            limited("group:corp:analysts", streams=2, staged_bytes=2),
+            limited("group:corp:etl", streams=3),
+            limited("token:ada", streams=1),
         ]
     )
     assert found.of(ADA) == {Limit.STREAMS: 1, Limit.STAGED_BYTES: 2, Limit.IN_BYTES: 1}
     assert found.of(BOB) == {Limit.STREAMS: 1, Limit.STAGED_BYTES: 1, Limit.IN_BYTES: 1}
-    assert Quotas([limited("ada", streams=1)]).of(BOB) == {}
+    assert Quotas([limited("token:ada", streams=1)]).of(BOB) == {}
     assert not Quotas([])
 
 
-def test_an_identity_that_is_written_as_a_group_has_not_the_groups_quota() -> None:
-    impostor = Caller(identity="group:analysts", means=Means.CERTIFICATE)
-    found = Quotas([limited("group:analysts", streams=9), limited(EVERYBODY, streams=1)])
+def test_a_principal_whose_name_is_a_group_has_not_the_groups_quota() -> None:
+    impostor = Caller(principal="cert:group:corp:analysts")
+    found = Quotas([limited("group:corp:analysts", streams=9), limited(EVERYBODY, streams=1)])
     assert found.of(impostor) == {Limit.STREAMS: 1}
 
 
@@ -72,16 +72,17 @@ def test_a_quota_is_read_back_from_its_key(quota: Quota) -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("ada", b'{"v": 2, "limits": {"streams": 1}}'),
-        ("ada", b'{"v": 1, "limits": {"streams": 0}}'),
-        ("ada", b'{"v": 1, "limits": {"streams": true}}'),
-        ("ada", b'{"v": 1, "limits": {"nosuch": 1}}'),
-        ("ada", b'{"v": 1, "limits": {}}'),
-        ("ada", b"[]"),
-        ("ada", b"\xff"),
-        ("a/b", b'{"v": 1, "limits": {"streams": 1}}'),
+        ("token:ada", b'{"v": 2, "limits": {"streams": 1}}'),
+        ("token:ada", b'{"v": 1, "limits": {"streams": 0}}'),
+        ("token:ada", b'{"v": 1, "limits": {"streams": true}}'),
+        ("token:ada", b'{"v": 1, "limits": {"nosuch": 1}}'),
+        ("token:ada", b'{"v": 1, "limits": {}}'),
+        ("token:ada", b"[]"),
+        ("token:ada", b"\xff"),
+        ("token:a/b", b'{"v": 1, "limits": {"streams": 1}}'),
         ("", b'{"v": 1, "limits": {"streams": 1}}'),
-        ("group:", b'{"v": 1, "limits": {"streams": 1}}'),
+        ("ada", b'{"v": 1, "limits": {"streams": 1}}'),
+        ("group:corp:", b'{"v": 1, "limits": {"streams": 1}}'),
         ("%2A", b'{"v": 1, "limits": {"streams": 1}}'),
     ],
 )
@@ -91,7 +92,7 @@ def test_what_is_no_quota_is_refused(key: str, value: bytes) -> None:
 
 
 def test_a_quota_that_limits_nothing_is_none() -> None:
-    assert problem_of_quota(Quota(to="ada", limits={})) == "it limits nothing"
+    assert problem_of_quota(Quota(to="token:ada", limits={})) == "it limits nothing"
 
 
 # ---------------------------------------------------------------- in time

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from raftlog.auth.caller import Caller, Means
+from raftlog.auth.principals import Caller
 from raftlog.auth.token_file import TokenFile, add_token, read_tokens, remove_tokens
 from raftlog.config import load
 from raftlog.errors import InvalidOption
@@ -32,9 +32,9 @@ def test_a_token_is_known_and_its_file_does_not_have_it(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [file], "no draft is left"
     known = TokenFile(file, fail)
     assert known.caller(token) == Caller(
-        identity="etl", means=Means.TOKEN, groups=frozenset({"writers"})
+        principal="token:etl", groups=frozenset({"group:token:writers"})
     )
-    assert known.caller(other) == Caller(identity="ada", means=Means.TOKEN)
+    assert known.caller(other) == Caller(principal="token:ada")
     assert known.caller(ended) is None
     assert known.caller(token[:-1]) is None
     assert known.caller("") is None
@@ -89,7 +89,11 @@ def test_the_files_form_is_as_documented(tmp_path: Path) -> None:
 
 
 def test_settings_of_an_issuer_go_together() -> None:
-    flags = ["auth.oidc_issuer=https://login.example.com", "auth.oidc_audience=raftlog"]
+    flags = [
+        "auth.oidc_issuer=https://login.example.com",
+        "auth.oidc_alias=corp",
+        "auth.oidc_audience=raftlog",
+    ]
     with pytest.raises(InvalidOption, match=r"without auth\.oidc_jwks"):
         load(flags=flags)
     with pytest.raises(InvalidOption, match="neither an https address nor file:PATH"):
@@ -97,9 +101,10 @@ def test_settings_of_an_issuer_go_together() -> None:
     load(flags=[*flags, "auth.oidc_jwks=file:/etc/keys.json"])
 
 
-def test_a_name_that_grants_take_for_a_group_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidOption, match="how grants name a group"):
-        add_token(tmp_path / "tokens.json", "group:writers", (), None, NOW)
+@pytest.mark.parametrize("name", ["token:etl", "group:token:writers", "node:1"])
+def test_a_name_has_no_type(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidOption, match="a principal with its type"):
+        add_token(tmp_path / "tokens.json", name, (), None, NOW)
     assert not (tmp_path / "tokens.json").exists()
 
 

@@ -74,7 +74,7 @@ class Place:
             f"tls.key_file={tls / 'node-{node}.key'}",
             f"client.tls_ca_file={_authority(cluster)}",
             f"client.token={cluster.token}",
-            *_closing(self.folder / f"secrets-{cluster.data.name}", len(cluster.pids) + spare),
+            *self._closing(self.folder / f"secrets-{cluster.data.name}", len(cluster.pids) + spare),
         ]
 
     def _started(self, data: Path, given: Mapping[str, Any]) -> ProcessCluster:
@@ -93,7 +93,7 @@ class Place:
         is_new = not secrets.exists()
         if is_new:
             self._make_token(secrets)
-        settings = (*given["settings"], *_closing(secrets, most))
+        settings = (*given["settings"], *self._closing(secrets, most))
         closing = {
             "settings": settings,
             "port": free_ports(3 * most),
@@ -141,9 +141,11 @@ class Place:
         environment = {**own, "RAFTLOG_CLIENT__TOKEN": _token(secrets, _ADMIN)}
         servers = ("--servers", cluster.servers)
         far = [text for limit, most in _FAR.items() for text in (f"--{limit}", str(most))]
-        grant = ("acl", "grant", _IDENTITY, _RIGHTS, "--all", *servers)
+        grant = ("acl", "grant", self._principal(_IDENTITY), _RIGHTS, "--all", *servers)
         self._command(*grant, environment=environment)
-        self._command("quota", "set", _IDENTITY, *far, *servers, environment=environment)
+        self._command(
+            "quota", "set", self._principal(_IDENTITY), *far, *servers, environment=environment
+        )
 
         def is_allowed() -> bool:
             try:
@@ -153,6 +155,21 @@ class Place:
             return True
 
         wait_for(is_allowed, "all nodes to take up the rights", PATIENCE_S)
+
+    def _closing(self, secrets: Path, nodes: int) -> list[str]:
+        return [
+            f"tls.peer_port_offset={nodes}",
+            f"auth.tokens_file={secrets / 'tokens'}",
+            f"auth.admins={self._principal(_ADMIN)}",
+            f"audit.file={secrets / 'audit-{node}.jsonl'}",
+            f"metrics.listen=127.0.0.1:+{2 * nodes}",
+            f"metrics.token={_token(secrets)}",
+        ]
+
+    def _principal(self, identity: str) -> str:
+        """The principal of the token. Versions without types of principals have its name alone."""
+        typed = "PRINCIPAL" in self._command("acl", "grant", "--help")
+        return f"token:{identity}" if typed else identity
 
     def _command(self, *arguments: str, environment: Mapping[str, str] | None = None) -> str:
         """What `raftlog` prints. Raises `CannotRun`."""
@@ -168,17 +185,6 @@ class Place:
             said = done.stderr.strip().splitlines()
             raise CannotRun(f"{self.name}: raftlog {' '.join(arguments[:2])}: {' '.join(said)}")
         return done.stdout
-
-
-def _closing(secrets: Path, nodes: int) -> list[str]:
-    return [
-        f"tls.peer_port_offset={nodes}",
-        f"auth.tokens_file={secrets / 'tokens'}",
-        f"auth.admins={_ADMIN}",
-        f"audit.file={secrets / 'audit-{node}.jsonl'}",
-        f"metrics.listen=127.0.0.1:+{2 * nodes}",
-        f"metrics.token={_token(secrets)}",
-    ]
 
 
 def _token(secrets: Path, identity: str = _IDENTITY) -> str:

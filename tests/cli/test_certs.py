@@ -94,7 +94,8 @@ def test_nodes_and_up_use_what_is_in_their_folder_unless_told_otherwise(
     ("flags", "option"),
     [
         (["tls.client_certificates=true"], "auth.admins"),
-        (["tls.client_certificates=true", "auth.admins=ada"], "tls.client_certificates"),
+        (["auth.admins=ada"], "auth.admins"),
+        (["tls.client_certificates=true", "auth.admins=cert:ada"], "tls.client_certificates"),
         (["tls.cert_file=/no", "tls.key_file=/no", "tls.ca_file=/no"], "tls.ca_file"),
         (["tls.peer_port_offset=60000"], "tls.peer_port_offset"),
     ],

@@ -26,7 +26,7 @@ from tests.client.answering import Answer, described, node
 
 STOPPING = NodeStopping()
 STRANGER = Unauthenticated(problem="its token was taken away")
-FORBIDDEN = Forbidden(identity="ada", right="read", kind="topic", name="t")
+FORBIDDEN = Forbidden(principal="token:ada", right="read", kind="topic", name="t")
 UNKNOWN = TopicNotFound(topic="t")
 DAMAGED = ReplicaQuarantined(topic="t", node=1, file="b.log", position=7, problem="a bit")
 

@@ -229,6 +229,7 @@ def _settings(folder: Path, zookeeper: str, password: Path) -> Mapping[str, str]
         "server.log_level": "debug",
         "storage.full_disk_reserve_bytes": "0",
         "auth.oidc_issuer": ISSUER,
+        "auth.oidc_alias": "corp",
         "auth.oidc_audience": AUDIENCE,
         "auth.oidc_jwks": f"file:{folder / 'keys.json'}",
         "metrics.listen": f"127.0.0.1:+{METRICS_OFFSET}",

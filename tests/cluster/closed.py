@@ -40,7 +40,7 @@ def started(
     given = {
         "tls.peer_port_offset": str(NODES),
         "auth.tokens_file": str(tokens_file),
-        "auth.admins": "operator",
+        "auth.admins": "token:operator",
         "audit.file": str(folder / "audit-{node}.jsonl"),
         **(settings or {}),
     }
@@ -85,13 +85,13 @@ def client_by(cluster: ProcessCluster, reference: str, timeout_s: float = PATIEN
     return connect(settings=load().client.model_copy(update=settings))
 
 
-def knows(last: LogClient, identity: str = "root") -> bool:
+def knows(last: LogClient, principal: str = "token:root") -> bool:
     """Whether all nodes know the last token that was made, which this client shows."""
     try:
         answers = [answer for _, answer in last.describe_cluster()]
     except RaftlogError:
         return False  # also where no node answers soon enough: they are asked again
-    return all(getattr(each, "caller", "") == identity for each in answers)
+    return all(getattr(each, "caller", "") == principal for each in answers)
 
 
 def channel_to(cluster: ProcessCluster, node: int) -> grpc.Channel:
@@ -120,3 +120,27 @@ def typed(error: grpc.RpcError) -> RaftlogError | None:
         if key == ERROR_METADATA_KEY:
             return decode_error(value)
     return None
+
+
+class People:
+    """Identities with a token each, and a client each."""
+
+    def __init__(self, cluster: ProcessCluster, folder: Path) -> None:
+        self.tokens: dict[str, str] = {"operator": (folder / "operator").read_text()}
+        self.cluster = cluster
+        self._folder = folder
+        self._clients: dict[str, LogClient] = {}
+
+    def add(self, name: str, *groups: str) -> None:
+        if name not in self.tokens:
+            self.tokens[name] = made(self._folder / "tokens", name, *groups)
+
+    def __getitem__(self, name: str) -> LogClient:
+        if name not in self._clients:
+            where = self._folder / f"{name}.token"
+            self._clients[name] = client(self.cluster, self.tokens[name], where)
+        return self._clients[name]
+
+    def close(self) -> None:
+        for each in self._clients.values():
+            each.close()

@@ -100,7 +100,7 @@ def use_everything(scene: Planted) -> None:
     done(scene, "login", given=scene.operator.read_text(), RAFTLOG_CLIENT__TOKEN="")
     [kept] = (scene.folder / "config").rglob("token-*")
     scene.canaries.plant("the operator's token", scene.operator.read_text().strip(), kept)
-    assert "operator" in done(scene, "whoami", RAFTLOG_CLIENT__TOKEN="")
+    assert "token:operator" in done(scene, "whoami", RAFTLOG_CLIENT__TOKEN="")
     done(scene, "topic", "create", "flights", "--schema", "id bigint")
     done(scene, "produce", "flights", given=ROWS)
     assert '"id": 2' in done(scene, "tail", "flights", "-n", "2", "-o", "json")
@@ -108,11 +108,11 @@ def use_everything(scene: Planted) -> None:
     for words in ("status", "topic list", "watermark", "events -n 1", "lag"):
         done(scene, *words.split())
     done(scene, "kv", "put", "a/b", "value")
-    done(scene, "acl", "grant", "operator", "admin", "--all")
-    done(scene, "quota", "set", "ada", "--requests-per-s", "1000")
+    done(scene, "acl", "grant", "token:operator", "admin", "--all")
+    done(scene, "quota", "set", "oidc:corp:ada", "--requests-per-s", "1000")
     done(scene, "acl", "list", "-o", "json")
     known = done(scene, "whoami", RAFTLOG_CLIENT__TOKEN=f"env:{JWT_VARIABLE}")
-    assert "ada" in known
+    assert "oidc:corp:ada" in known
     by_zookeeper = {"RAFTLOG_CLIENT__ZOOKEEPER": scene.zookeeper}
     done(scene, "status", RAFTLOG_CLIENT__BOOTSTRAP_SERVERS="", **by_zookeeper)
     assert not scene.canaries.exposed()

@@ -262,7 +262,9 @@ def test_an_impostor_of_a_closed_cluster_is_refused_and_gets_no_token(
         tls = cluster.data / "tls"
         given = {"tls_ca_file": str(tls / "ca.pem"), "token": f"file:{tmp_path / 'token'}"}
         with cluster_client(cluster, given) as known:
-            wait_for(lambda: knows(known, "etl"), "the nodes to take the token up", PATIENCE_S)
+            wait_for(
+                lambda: knows(known, "token:etl"), "the nodes to take the token up", PATIENCE_S
+            )
             cluster_id = known.cluster_id()
         other, elsewhere = tmp_path / "other", tmp_path / "elsewhere"
         make_certificates(other, cluster_id=cluster_id, hosts={1: "127.0.0.1"}, days=1)

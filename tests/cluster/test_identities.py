@@ -21,7 +21,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from raftlog.auth.caller import Caller, Means
+from raftlog.auth.principals import Caller
 from raftlog.auth.token_file import remove_tokens
 from raftlog.certificates import make_certificates
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
@@ -124,13 +124,17 @@ def tokens_file(folder: Path) -> Path:
     return folder / "tokens.json"
 
 
+ADMINS = "token:operator, token:etl, oidc:corp:dan, oidc:corp:bob, oidc:corp:carol"
+
+
 @pytest.fixture(scope="module")
 def cluster(folder: Path, tokens_file: Path, provider: str) -> Iterator[ProcessCluster]:
     settings = {
         "auth.oidc_issuer": ISSUER,
+        "auth.oidc_alias": "corp",
         "auth.oidc_audience": AUDIENCE,
         "auth.oidc_jwks": provider,
-        "auth.admins": "operator, etl, dan, bob, carol",
+        "auth.admins": ADMINS,
     }
     with started(folder, tokens_file, settings) as found:
         yield found
@@ -300,7 +304,7 @@ def test_a_token_says_who_calls_until_it_is_taken_away(
     with client(cluster, token, tmp_path / "etl") as etl:
         wait_for(lambda: knows(etl), "the nodes to take the token up", PATIENCE_S)
         assert etl.whoami() == Caller(
-            identity="etl", means=Means.TOKEN, groups=frozenset({"writers", "readers"})
+            principal="token:etl", groups=frozenset({"group:token:writers", "group:token:readers"})
         )
         etl.create_topic("of-etl", "id bigint")
         etl.append("of-etl", [{"id": 1}])
@@ -355,9 +359,7 @@ def test_access_tokens_count_by_the_keys_that_their_issuer_publishes(
     token = keys.token("first", "RS256", groups=["analysts"])
     with client(cluster, token, tmp_path / "ada") as ada:
         known = ada.whoami()
-        assert known == Caller(
-            identity="ada", means=Means.ACCESS_TOKEN, groups=frozenset({"analysts"})
-        )
+        assert known == Caller(principal="oidc:corp:ada", groups=frozenset({"group:corp:analysts"}))
     wrong = {
         "expired": keys.token("first", "RS256", exp=time.time() - 60),
         "for another": keys.token("first", "RS256", aud="another"),
@@ -454,15 +456,15 @@ def test_acts_and_refusals_are_in_the_audit_log(
         return any(line["outcome"] == "Unauthenticated" for line in found)
 
     wait_for(all_there, "the refusal in the audit log", PATIENCE_S)
-    acts = [line for line in found if line["who"] == "operator" and line["outcome"] == "ok"]
+    acts = [line for line in found if line["who"] == "token:operator" and line["outcome"] == "ok"]
     assert {line["call"] for line in acts} >= {"CreateTopic", "Trim", "DeleteTopic", "SignIn"}
     ids = {line["id"] for line in found if line["outcome"] == "begun"}
     assert {line["id"] for line in acts if line["call"] != "SignIn"} <= ids
     assert {line["call"] for line in found} >= {"NodeStarted", "TokensChanged"}
-    assert all(line["means"] == "token" and line["from"].startswith("ipv4:") for line in acts)
+    assert all(line["from"].startswith("ipv4:") for line in acts)
     done = [line for line in found if line["outcome"] == "ok"]
     assert {line["who"] for line in done if line["call"] == "RegisterNode"} <= {
-        f"node {node}" for node in range(1, NODES + 1)
+        f"node:{node}" for node in range(1, NODES + 1)
     }
     assert token.strip() not in json.dumps(found)
 
@@ -495,9 +497,8 @@ def test_login_keeps_a_token_for_the_commands_that_follow(
     assert token not in ended.out + ended.err
     known = run(monkeypatch, capsys, "whoami", "-ojson", *servers)
     assert json.loads(known.out) == {
-        "identity": "operator",
-        "groups": ["operators"],
-        "means": "token",
+        "principal": "token:operator",
+        "groups": ["group:token:operators"],
     }
     [kept] = tmp_path.rglob("token-*")
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600

@@ -58,7 +58,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster(folder: Path) -> Iterator[ProcessCluster]:
-    settings = {"auth.rights_check_s": str(CHECK_S), "auth.admins": "root"}
+    settings = {"auth.rights_check_s": str(CHECK_S), "auth.admins": "token:root"}
     with started(folder, folder / "tokens", settings) as found:
         yield found
 
@@ -74,9 +74,9 @@ def people(cluster: ProcessCluster, folder: Path) -> Iterator[dict[str, LogClien
     wait_for(lambda: knows(found["root"]), "the nodes to take the tokens up", PATIENCE_S)
     root = found["root"]
     root.create_topic(TOPIC, SCHEMA)
-    root.acl.grant("operator", [Right.ADMIN], EVERYTHING)
+    root.acl.grant("token:operator", [Right.ADMIN], EVERYTHING)
     for name in NAMES:
-        root.acl.grant(name, [Right.READ, Right.WRITE], topic_named(TOPIC))
+        root.acl.grant(f"token:{name}", [Right.READ, Right.WRITE], topic_named(TOPIC))
     for name in (*NAMES, "operator"):
         wait_for(lambda name=name: has_rights(found[name]), f"the rights of {name}", PATIENCE_S)
     yield found
@@ -112,31 +112,31 @@ def held(cluster: ProcessCluster) -> set[str]:
 def test_who_writes_too_much_is_held_back_and_nobody_else_is(
     cluster: ProcessCluster, people: dict[str, LogClient]
 ) -> None:
-    people["operator"].quotas.set("writer", {Limit.IN_BYTES: 400_000})
+    people["operator"].quotas.set("token:writer", {Limit.IN_BYTES: 400_000})
 
     def held_back() -> bool:
         """More than a second's burst, as often as it takes: a node may learn of the quota late."""
         for number in range(14):
             people["writer"].append(TOPIC, [{"id": number, "body": BODY}])
             people["eve"].append(TOPIC, [{"id": number, "body": BODY}])
-        return "writer" in held(cluster)
+        return "token:writer" in held(cluster)
 
     wait_for(held_back, "the quota to act", PATIENCE_S)
-    assert "eve" not in held(cluster)
+    assert "token:eve" not in held(cluster)
 
 
 def test_who_reads_too_much_is_held_back(
     cluster: ProcessCluster, people: dict[str, LogClient]
 ) -> None:
     operator, reader = people["operator"], people["reader"]
-    operator.quotas.set("reader", {Limit.OUT_BYTES: 1_000_000})
+    operator.quotas.set("token:reader", {Limit.OUT_BYTES: 1_000_000})
     for number in range(40):
         operator.append(TOPIC, [{"id": number, "body": BODY}])
 
     def held_back() -> bool:
         read_bytes = sum(batch.nbytes for batch in reader.read(TOPIC))
         assert read_bytes >= 40 * len(BODY), "four seconds' worth"
-        return "reader" in held(cluster)
+        return "token:reader" in held(cluster)
 
     wait_for(held_back, "the quota to act", PATIENCE_S)
 
@@ -144,7 +144,7 @@ def test_who_reads_too_much_is_held_back(
 def test_who_would_wait_too_long_is_refused_and_told_by_what(
     cluster: ProcessCluster, people: dict[str, LogClient], folder: Path
 ) -> None:
-    people["operator"].quotas.set("eve", {Limit.IN_BYTES: 1000})
+    people["operator"].quotas.set("token:eve", {Limit.IN_BYTES: 1000})
     with patient(cluster, folder, "eve", SHORT_S) as eve:
 
         def is_told() -> bool:
@@ -152,11 +152,13 @@ def test_who_would_wait_too_long_is_refused_and_told_by_what(
             try:
                 eve.append(TOPIC, [{"id": 1, "body": BODY}])
             except DeadlineExceeded as error:
-                return "'eve' is over its quota of this node, in_bytes_per_s: 1000" in str(error)
+                return "'token:eve' is over its quota of this node, in_bytes_per_s: 1000" in str(
+                    error
+                )
             return False
 
         wait_for(is_told, "a refusal that names the quota", PATIENCE_S)
-    people["operator"].quotas.set("eve", {Limit.IN_BYTES: None})
+    people["operator"].quotas.set("token:eve", {Limit.IN_BYTES: None})
     wait_for(lambda: has_rights(people["eve"]), "the quota to be lifted", PATIENCE_S)
 
 
@@ -192,7 +194,7 @@ def test_streams_beyond_the_quota_are_refused_until_one_has_ended(
             return refusal is not None and "streams: 2" in str(typed(refusal))
 
         opened = [watch()]
-        operator.quotas.set("watcher", {Limit.STREAMS: 2})
+        operator.quotas.set("token:watcher", {Limit.STREAMS: 2})
         wait_for(is_refused, "a stream to be refused", PATIENCE_S)
         while len(opened) > 1:
             opened.pop().cancel()
@@ -203,7 +205,7 @@ def test_streams_beyond_the_quota_are_refused_until_one_has_ended(
 def test_staged_bytes_beyond_the_quota_are_refused_until_others_are_committed(
     cluster: ProcessCluster, people: dict[str, LogClient], folder: Path
 ) -> None:
-    people["operator"].quotas.set("stager", {Limit.STAGED_BYTES: 300_000})
+    people["operator"].quotas.set("token:stager", {Limit.STAGED_BYTES: 300_000})
     stager = people["stager"]
     tries = itertools.count()
     kept: list[tuple[str, Attempt]] = []
@@ -227,7 +229,7 @@ def test_staged_bytes_beyond_the_quota_are_refused_until_others_are_committed(
 
         wait_for(is_told, "a refusal that names the quota", PATIENCE_S)
     [(first, attempt)] = kept
-    with pytest.raises(WriterBytesExceeded, match="raftlog quota set stager --staged-bytes"):
+    with pytest.raises(WriterBytesExceeded, match="raftlog quota set token:stager --staged-bytes"):
         staged(stager, "three", 1, 4 * BODY)
     reference = attempt.finish()
     assert reference is not None
@@ -257,21 +259,21 @@ def test_only_an_admin_of_everything_sets_quotas_and_others_see_their_own(
     people: dict[str, LogClient],
 ) -> None:
     operator, eve = people["operator"], people["eve"]
-    with pytest.raises(Forbidden, match="'eve' does not have the right 'admin'"):
-        eve.quotas.set("eve", {Limit.STREAMS: 1000})
-    operator.quotas.set("eve", {Limit.STREAMS: 50})
-    operator.quotas.set("other", {Limit.STREAMS: 5})
+    with pytest.raises(Forbidden, match="'token:eve' does not have the right 'admin'"):
+        eve.quotas.set("token:eve", {Limit.STREAMS: 1000})
+    operator.quotas.set("token:eve", {Limit.STREAMS: 50})
+    operator.quotas.set("token:other", {Limit.STREAMS: 5})
     operator.quotas.set(EVERYBODY, {Limit.STREAMS: 500, Limit.REQUESTS: 100_000})
-    assert {quota.to for quota in eve.quotas.scan()} == {"eve", EVERYBODY}
-    assert {"eve", "other", EVERYBODY} <= {quota.to for quota in operator.quotas.scan()}
+    assert {quota.to for quota in eve.quotas.scan()} == {"token:eve", EVERYBODY}
+    assert {"token:eve", "token:other", EVERYBODY} <= {quota.to for quota in operator.quotas.scan()}
     left = operator.quotas.set(EVERYBODY, {Limit.STREAMS: None})
     assert left is not None
     assert left.limits == {Limit.REQUESTS: 100_000}
-    assert operator.quotas.set("other", {Limit.STREAMS: None}) is None
+    assert operator.quotas.set("token:other", {Limit.STREAMS: None}) is None
     with pytest.raises(StoredValueInvalid):
-        operator.kv.put("raftlog/quotas/eve", b"{}")
+        operator.kv.put("raftlog/quotas/token:eve", b"{}")
     with pytest.raises(InvalidOption, match="streams"):
-        operator.quotas.set("eve", {Limit.STREAMS: 0})
+        operator.quotas.set("token:eve", {Limit.STREAMS: 0})
 
 
 def test_the_command_sets_lists_and_lifts_them_and_the_audit_log_has_it(
@@ -288,18 +290,18 @@ def test_the_command_sets_lists_and_lifts_them_and_the_audit_log_has_it(
         ended = run(monkeypatch, capsys, "quota", *words, "--servers", cluster.servers)
         return ended.code, ended.out + ended.err
 
-    code, said = quota("set", "group:etl", "--in-bytes-per-s", "10MiB", "--streams", "8")
-    assert (code, "group:etl may use in_bytes_per_s 10MiB, streams 8" in said) == (0, True)
+    code, said = quota("set", "group:token:etl", "--in-bytes-per-s", "10MiB", "--streams", "8")
+    assert (code, "group:token:etl may use in_bytes_per_s 10MiB, streams 8" in said) == (0, True)
     code, said = quota("list", "-o", "json")
-    [found] = [each for each in json.loads(said) if each["to"] == "group:etl"]
+    [found] = [each for each in json.loads(said) if each["to"] == "group:token:etl"]
     assert (found["in_bytes_per_s"], found["streams"], found["staged_bytes"]) == (10 << 20, 8, None)
     code, said = quota("list")
     assert "10MiB" in said
-    code, said = quota("set", "group:etl", "--in-bytes-per-s", "none", "--streams", "none")
+    code, said = quota("set", "group:token:etl", "--in-bytes-per-s", "none", "--streams", "none")
     assert (code, "has no quota of its own" in said) == (0, True)
-    code, said = quota("set", "group:etl")
+    code, said = quota("set", "group:token:etl")
     assert "Say what to limit" in said
-    code, said = quota("set", "group:etl", "--streams", "many")
+    code, said = quota("set", "group:token:etl", "--streams", "many")
     assert "no value" in said
 
     def audited() -> bool:
@@ -308,7 +310,7 @@ def test_the_command_sets_lists_and_lifts_them_and_the_audit_log_has_it(
             for node in range(1, NODES + 1)
             for line in (folder / f"audit-{node}.jsonl").read_text().splitlines()
         ]
-        keys = [each["what"].get("key") for each in lines if each["who"] == "operator"]
-        return "raftlog/quotas/group%3Aetl" in keys
+        keys = [each["what"].get("key") for each in lines if each["who"] == "token:operator"]
+        return "raftlog/quotas/group:token:etl" in keys
 
     wait_for(audited, "the audit log", PATIENCE_S)

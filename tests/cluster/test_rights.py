@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from raftlog.auth import grant_keys
-from raftlog.auth.caller import Caller, Means
+from raftlog.auth.principals import Caller
 from raftlog.auth.rights import EVERYTHING, Kind, Resource, Right, reader_group_named, topic_named
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
@@ -30,6 +31,7 @@ from raftlog.errors import (
     StoredValueInvalid,
     TopicNotFound,
     UnknownSession,
+    WriterNotFound,
     WriterOfAnother,
 )
 from raftlog.machines.commands import EpochKey
@@ -58,10 +60,9 @@ from raftlog.wire.kv_calls import (
 from tests.cli.command import run
 from tests.cluster.closed import (
     NODES,
+    People,
     channel_to,
-    client,
     knows,
-    made,
     started,
     typed,
     watched,
@@ -91,7 +92,7 @@ NEEDED = {
     "PutKey": "write", "DeleteKey": "write",
     "Read": "read", "ReadSizes": "read", "FindOffset": "read", "ReadKeys": "read",
     "WatchKeys": "read", "GetEntries": "admin", "GetState": "read",
-    "RemoveWriter": "delete",
+    "RemoveWriter": "delete", "SetWriterOwner": "admin",
 }  # fmt: skip
 """The right without which a call is refused, written here once more."""
 ALSO = {OVERWRITE: ["write"], "RemoveWriter": ["admin"]}
@@ -107,36 +108,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster(folder: Path) -> Iterator[ProcessCluster]:
-    settings = {"auth.rights_check_s": str(CHECK_S), "auth.admins": "root, other-root"}
+    admins = "token:root, group:token:other-roots"
+    settings = {"auth.rights_check_s": str(CHECK_S), "auth.admins": admins}
     with started(folder, folder / "tokens", settings) as found:
         yield found
 
 
-class People:
-    """Identities with a token each, and a client each."""
-
-    def __init__(self, cluster: ProcessCluster, folder: Path) -> None:
-        self.tokens: dict[str, str] = {"operator": (folder / "operator").read_text()}
-        self._cluster = cluster
-        self._folder = folder
-        self._clients: dict[str, LogClient] = {}
-
-    def add(self, name: str, *groups: str) -> None:
-        if name not in self.tokens:
-            self.tokens[name] = made(self._folder / "tokens", name, *groups)
-
-    def __getitem__(self, name: str) -> LogClient:
-        if name not in self._clients:
-            where = self._folder / f"{name}.token"
-            self._clients[name] = client(self._cluster, self.tokens[name], where)
-        return self._clients[name]
+class Granting(People):
+    """People of whom the operator may grant rights."""
 
     def let_operator_act(self) -> None:
         """By the first grant, which only an admin of the nodes can make."""
-        self["root"].acl.grant("operator", [Right.ADMIN, Right.CLUSTER], EVERYTHING)
+        self["root"].acl.grant("token:operator", [Right.ADMIN, Right.CLUSTER], EVERYTHING)
         with ExitStack() as stack:
             channels = [
-                stack.enter_context(channel_to(self._cluster, node)) for node in self._cluster.pids
+                stack.enter_context(channel_to(self.cluster, node)) for node in self.cluster.pids
             ]
             know(self.tokens["operator"], channels)
 
@@ -152,19 +138,15 @@ class People:
         finally:
             self.let_operator_act()
 
-    def close(self) -> None:
-        for each in self._clients.values():
-            each.close()
-
 
 @pytest.fixture(scope="module")
-def people(cluster: ProcessCluster, folder: Path) -> Iterator[People]:
-    found = People(cluster, folder)
+def people(cluster: ProcessCluster, folder: Path) -> Iterator[Granting]:
+    found = Granting(cluster, folder)
     for right in Right:
         found.add(f"no-{right}")
         found.add(f"only-{right}")
-    for name in ("eve", "etl", "bob", "root"):
-        found.add(name, *(["analysts"] if name == "bob" else []))
+    for name in ("eve", "etl", "bob", "deputy", "root"):
+        found.add(name, *{"bob": ["analysts"], "deputy": ["other-roots"]}.get(name, ()))
     wait_for(lambda: knows(found["root"]), "the nodes to take the tokens up", PATIENCE_S)
     found.let_operator_act()
     operator = found["operator"]
@@ -241,23 +223,24 @@ def state(operator: LogClient) -> object:
 
 
 def test_nothing_is_allowed_without_a_grant_and_the_last_one_that_goes_opens_nothing(
-    people: People,
+    people: Granting,
 ) -> None:
     with people.without_grants():
         for name in ("eve", "operator"):
             assert is_refused(people[name], "other"), name
             with pytest.raises(Forbidden, match=r"does not have (any right|the right 'admin')"):
-                people[name].acl.grant(name, [Right.ADMIN], EVERYTHING)
-        people["root"].append("other", [{"id": 4, "text": "d"}])
+                people[name].acl.grant(f"token:{name}", [Right.ADMIN], EVERYTHING)
+        for name in ("root", "deputy"):
+            people[name].append("other", [{"id": 4, "text": "d"}])
     assert is_refused(people["eve"], "other")
-    with pytest.raises(Forbidden, match="'eve' does not have any right"):
-        people["eve"].acl.grant("eve", [Right.READ], topic_named("other"))
+    with pytest.raises(Forbidden, match="'token:eve' does not have any right"):
+        people["eve"].acl.grant("token:eve", [Right.READ], topic_named("other"))
     root = people["root"]
     root.append("other", [{"id": 5, "text": "e"}])
     with pytest.raises(InvalidOption, match="no right 'cluster' on topic"):
-        people["operator"].acl.grant("etl", [Right.CLUSTER], topic_named("other"))
+        people["operator"].acl.grant("token:etl", [Right.CLUSTER], topic_named("other"))
     with pytest.raises(StoredValueInvalid):
-        people["operator"].kv.put("raftlog/acl/etl/topic/other", b"{}")
+        people["operator"].kv.put("raftlog/acl/token:etl/topic/other", b"{}")
 
 
 @pytest.mark.parametrize(
@@ -270,10 +253,10 @@ def test_who_may_only_read_publishes_no_position_that_leaders_cannot_read(
 ) -> None:
     """They look at all positions before they remove old records, and when they are scraped."""
     operator = people["operator"]
-    operator.acl.grant("only-read", [Right.READ], topic_named("other"))
+    operator.acl.grant("token:only-read", [Right.READ], topic_named("other"))
     reader = people["only-read"]
     wait_for(lambda: sees_mark(reader, "other"), "the right to read", PATIENCE_S)
-    operator.acl.grant("only-read", [Right.WRITE], reader_group_named("g"))
+    operator.acl.grant("token:only-read", [Right.WRITE], reader_group_named("g"))
     wait_for(lambda: not is_refused_to_publish(reader, "other"), "the group's right", PATIENCE_S)
     with pytest.raises(Forbidden, match="'write' on reader-group 'h'"):
         reader.positions.publish("h", "other", 1)
@@ -302,7 +285,7 @@ def is_refused(of: LogClient, topic: str) -> bool:
     try:
         of.append(topic, [{"id": 9, "text": "x"}])
     except Forbidden as error:
-        return f"raftlog acl grant {error.identity} write --topic {topic}" in error.remedy
+        return f"raftlog acl grant {error.principal} write --topic {topic}" in error.remedy
     return False
 
 
@@ -316,8 +299,8 @@ def test_each_call_is_refused_to_who_has_all_rights_but_the_one(
     operator = people["operator"]
     for right in Right:
         others = [each for each in Right if each not in (right, Right.ADMIN)]
-        operator.acl.grant(f"no-{right}", others, EVERYTHING)
-        operator.acl.grant(f"only-{right}", [right], EVERYTHING)
+        operator.acl.grant(f"token:no-{right}", others, EVERYTHING)
+        operator.acl.grant(f"token:only-{right}", [right], EVERYTHING)
     know(people.tokens["only-cluster"], channels)
     wanted = samples(people)
     before = state(operator)
@@ -333,7 +316,7 @@ def test_each_call_is_refused_to_who_has_all_rights_but_the_one(
                     assert isinstance(said, GroupUnknown), (call, said)
                     continue
                 assert isinstance(said, Forbidden), (call, name, said)
-                assert said.identity == name
+                assert said.principal == f"token:{name}"
                 assert said.right in {right, *ALSO.get(call, ())}, call
         for call in ANY_RIGHT:
             said = outcome(channel, call, wanted[call], people.tokens["eve"])
@@ -364,7 +347,7 @@ def test_each_call_is_refused_to_who_has_all_rights_but_the_one(
 def test_nobody_writes_in_a_session_of_another(people: People) -> None:
     """Who knew its number could have a revoke answered that was not done."""
     operator, other = people["operator"], people["no-alter"]
-    operator.acl.grant("no-alter", [Right.READ, Right.WRITE], Resource(Kind.KEYS, "shared/"))
+    operator.acl.grant("token:no-alter", [Right.READ, Right.WRITE], Resource(Kind.KEYS, "shared/"))
     wait_for(lambda: may_put(other, "shared/other"), "the right to write", PATIENCE_S)
     store = operator.kv
     store.put("shared/operator", b"1")
@@ -392,9 +375,9 @@ def test_neither_pages_nor_watches_tell_of_keys_that_are_hidden(
     """Whether there are more told the names of all, and an empty answer that there is a change."""
     operator, eve = people["operator"], people["eve"]
     for name in ("zoe", "zora"):
-        operator.acl.grant(name, [Right.READ], topic_named("other"))
-    operator.acl.grant("eve", [Right.READ], Resource(Kind.PREFIX, "public-"))
-    own = f"{grant_keys.KEY_PREFIX}eve/prefix/public-"
+        operator.acl.grant(f"token:{name}", [Right.READ], topic_named("other"))
+    operator.acl.grant("token:eve", [Right.READ], Resource(Kind.PREFIX, "public-"))
+    own = f"{grant_keys.KEY_PREFIX}token:eve/prefix/public-"
     store = eve.kv._store(create=False)
     assert store is not None
     wait_for(lambda: page_of(eve, store, own, 10).keys != (), "eve's own grant", PATIENCE_S)
@@ -411,8 +394,8 @@ def test_neither_pages_nor_watches_tell_of_keys_that_are_hidden(
     told: list[KeyChanges] = []
     thread = threading.Thread(target=lambda: told.append(decode_reply(WATCH_KEYS, next(watch))[0]))
     thread.start()
-    operator.acl.grant("zora", [Right.WRITE], topic_named("other"))
-    operator.acl.grant("eve", [Right.WRITE], Resource(Kind.PREFIX, "public-"))
+    operator.acl.grant("token:zora", [Right.WRITE], topic_named("other"))
+    operator.acl.grant("token:eve", [Right.WRITE], Resource(Kind.PREFIX, "public-"))
     thread.join(PATIENCE_S)
     watch.cancel()
     assert [change.key for each in told for change in each.changes] == [own], "not an empty one"
@@ -452,7 +435,7 @@ def test_names_are_told_to_nobody_who_may_not_know_them(
 ) -> None:
     """Neither in listings and views, nor in what a refusal of a guess says."""
     operator, eve = people["operator"], people["eve"]
-    operator.acl.grant("eve", [Right.READ], Resource(Kind.PREFIX, "public-"))
+    operator.acl.grant("token:eve", [Right.READ], Resource(Kind.PREFIX, "public-"))
     operator.create_topic("public-one", DDL)
     operator.positions.publish("group-of-etl", "made-by-operator", 1)
     wait_for(
@@ -463,13 +446,17 @@ def test_names_are_told_to_nobody_who_may_not_know_them(
     assert told.value.nearest == "public-one"
     with pytest.raises(Forbidden):
         eve.describe_topic("made-by-operato")
-    assert [each.key for each in eve.kv.scan("raftlog/")] == ["raftlog/acl/eve/prefix/public-"]
-    assert [grant.to for grant in eve.acl.scan()] == ["eve"]
+    assert [each.key for each in eve.kv.scan("raftlog/")] == [
+        "raftlog/acl/token:eve/prefix/public-"
+    ]
+    assert [grant.to for grant in eve.acl.scan()] == ["token:eve"]
     assert list(eve.positions.scan()) == []
     for number in range(KEYS_PER_PAGE_MAX + 1):  # more than a page that eve sees nothing of
         operator.kv.put(f"raftlog/aaa/{number:05}", b"")
-    assert [grant.to for grant in eve.acl.scan()] == ["eve"]
-    assert [each.key for each in eve.kv.scan("raftlog/")] == ["raftlog/acl/eve/prefix/public-"]
+    assert [grant.to for grant in eve.acl.scan()] == ["token:eve"]
+    assert [each.key for each in eve.kv.scan("raftlog/")] == [
+        "raftlog/acl/token:eve/prefix/public-"
+    ]
     for name in ("made-by-operator", "nobody-made-it"):
         with pytest.raises(Forbidden) as refused:
             eve.create_topic(name, DDL, if_not_exists=True)
@@ -497,7 +484,9 @@ def test_a_refusal_names_the_right_that_somebody_is_about_to_need(people: People
     for right, act in wanted.items():
         with pytest.raises(Forbidden) as refused:
             act()
-        assert refused.value.remedy.endswith(f"acl grant eve {right} --topic made-by-operator")
+        assert refused.value.remedy.endswith(
+            f"acl grant token:eve {right} --topic made-by-operator"
+        )
 
 
 # ---------------------------------------------------------------- writers
@@ -508,17 +497,45 @@ def test_a_writer_is_continued_by_who_began_it_and_by_who_was_granted_that(
 ) -> None:
     operator = people["operator"]
     for name in ("etl", "eve"):
-        operator.acl.grant(name, [Right.READ, Right.WRITE], topic_named("other"))
+        operator.acl.grant(f"token:{name}", [Right.READ, Right.WRITE], topic_named("other"))
     for name in ("etl", "eve"):
         wait_for(lambda name=name: may_write(people[name]), f"the right of {name}", PATIENCE_S)
     write_epoch(people["etl"], 0)
-    with pytest.raises(WriterOfAnother, match="'eve' may not continue writer 'w', which 'etl'"):
+    with pytest.raises(WriterOfAnother, match="'token:eve' may not continue writer 'w'"):
         write_epoch(people["eve"], 1, run="of-eve")
     write_epoch(people["etl"], 1)
-    assert operator.writers.describe("other", "w").owner == "etl"
-    operator.acl.grant("eve", [Right.WRITE], Resource(Kind.WRITER, "w"))
+    assert operator.writers.describe("other", "w").owner == "token:etl"
+    operator.acl.grant("token:eve", [Right.WRITE], Resource(Kind.WRITER, "w"))
     wait_for(lambda: writes(people["eve"], 2, "of-eve"), "eve's right to the writer", PATIENCE_S)
-    assert operator.writers.describe("other", "w").owner == "etl"
+    assert operator.writers.describe("other", "w").owner == "token:etl"
+
+
+def test_a_writer_is_handed_over_by_the_command_that_the_error_names(
+    cluster: ProcessCluster,
+    people: People,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    operator, etl, eve = people["operator"], people["etl"], people["eve"]
+    for name in ("etl", "eve"):
+        operator.acl.grant(f"token:{name}", [Right.READ, Right.WRITE], topic_named("other"))
+        wait_for(lambda name=name: may_write(people[name]), f"the right of {name}", PATIENCE_S)
+    write_epoch(etl, 0, writer="moved")
+    with pytest.raises(WriterOfAnother) as rejected:
+        write_epoch(eve, 1, run="of-eve", writer="moved")
+    words = shlex.split(rejected.value.remedy.partition("raftlog ")[2])
+    assert words == ["writers", "chown", "other", "moved", "token:eve"]
+    with pytest.raises(WriterNotFound):
+        operator.writers.chown("other", "unknown", "token:eve")
+    monkeypatch.setenv("RAFTLOG_CLIENT__TLS_CA_FILE", str(cluster.data / "tls" / "ca.pem"))
+    monkeypatch.setenv("RAFTLOG_CLIENT__TOKEN", f"file:{folder / 'operator'}")
+    done = run(monkeypatch, capsys, *words, "--servers", cluster.servers)
+    assert done.code == 0, done.err
+    assert "belongs to token:eve, and no longer to token:etl" in done.err
+    write_epoch(eve, 1, run="of-eve", writer="moved")
+    with pytest.raises(WriterOfAnother):
+        write_epoch(etl, 2, writer="moved")
 
 
 def may_write(of: LogClient) -> bool:
@@ -530,8 +547,8 @@ def may_write(of: LogClient) -> bool:
     return not is_refused(of, "other")
 
 
-def write_epoch(of: LogClient, epoch: int, run: str = "run") -> None:
-    key = EpochKey(writer="w", query_id="w", run=run, epoch=epoch, streaming=True)
+def write_epoch(of: LogClient, epoch: int, run: str = "run", writer: str = "w") -> None:
+    key = EpochKey(writer=writer, query_id=writer, run=run, epoch=epoch, streaming=True)
     attempt = of.attempt("other", key)
     attempt.write(pa.RecordBatch.from_pylist([{"id": epoch, "text": "t"}]))
     reference = attempt.finish()
@@ -554,8 +571,8 @@ def test_what_is_revoked_acts_on_every_node_and_ends_what_is_being_read(
     people: People, channels: list[grpc.Channel]
 ) -> None:
     operator, bob = people["operator"], people["bob"]
-    operator.acl.grant("group:analysts", [Right.READ], topic_named("other"))
-    operator.acl.grant("group:analysts", [Right.READ], Resource(Kind.KEYS, "shared/"))
+    operator.acl.grant("group:token:analysts", [Right.READ], topic_named("other"))
+    operator.acl.grant("group:token:analysts", [Right.READ], Resource(Kind.KEYS, "shared/"))
     token = people.tokens["bob"]
     frame = samples_of(operator, "other")["Read"]
     for channel in channels:
@@ -582,7 +599,7 @@ def test_what_is_revoked_acts_on_every_node_and_ends_what_is_being_read(
     for channel in channels:
         wait_for(partial(begins, channel), "a watch", PATIENCE_S)
     for resource in (topic_named("other"), Resource(Kind.KEYS, "shared/")):
-        operator.acl.revoke("group:analysts", [Right.READ], resource)
+        operator.acl.revoke("group:token:analysts", [Right.READ], resource)
     for watch in watches:  # before the rest: a watch ends after a minute
         with pytest.raises(grpc.RpcError) as ended:
             next(watch)
@@ -615,11 +632,11 @@ def test_refusals_and_grants_are_in_the_audit_log(people: People, folder: Path) 
         found.clear()
         for file in folder.glob("audit-*.jsonl"):
             found.extend(json.loads(line) for line in file.read_text().splitlines())
-        return any(line["who"] == "eve" and line["outcome"] == "Forbidden" for line in found)
+        return any(line["who"] == "token:eve" and line["outcome"] == "Forbidden" for line in found)
 
     wait_for(there, "eve's refusal", PATIENCE_S)
     grants = [line for line in found if line["call"] == "PutKey" and line["outcome"] == "begun"]
-    assert {line["who"] for line in grants} == {"operator", "root"}
+    assert {line["who"] for line in grants} == {"token:operator", "token:root"}
     assert all("raftlog/acl/" in json.dumps(line["what"]) for line in grants)
 
 
@@ -634,27 +651,35 @@ def test_the_commands_grant_show_and_check(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert people["operator"].whoami() == Caller(
-        identity="operator", means=Means.TOKEN, groups=frozenset({"operators"})
+        principal="token:operator", groups=frozenset({"group:token:operators"})
     )
     monkeypatch.setenv("RAFTLOG_CLIENT__TLS_CA_FILE", str(cluster.data / "tls" / "ca.pem"))
     monkeypatch.setenv("RAFTLOG_CLIENT__TOKEN", f"file:{folder / 'operator'}")
     servers = ("--servers", cluster.servers)
     on = ("--prefix", "raw-")
-    given = run(monkeypatch, capsys, "acl", "grant", "ada", "read,write", *on, *servers)
+    given = run(monkeypatch, capsys, "acl", "grant", "token:ada", "read,write", *on, *servers)
     assert given.code == 0, given.err
-    may = run(monkeypatch, capsys, "acl", "check", "ada", "read", "--topic", "raw-1", *servers)
+    may = run(
+        monkeypatch, capsys, "acl", "check", "token:ada", "read", "--topic", "raw-1", *servers
+    )
     assert may.code == 0, may.err
     shown = run(monkeypatch, capsys, "acl", "list", "-ojson", *servers)
-    assert {"to": "ada", "kind": "prefix", "name": "raw-", "rights": ["read", "write"]} in (
+    assert {"to": "token:ada", "kind": "prefix", "name": "raw-", "rights": ["read", "write"]} in (
         json.loads(shown.out)
     )
-    taken = run(monkeypatch, capsys, "acl", "revoke", "ada", "read", *on, *servers)
+    taken = run(monkeypatch, capsys, "acl", "revoke", "token:ada", "read", *on, *servers)
     assert "has only write" in taken.err
-    may = run(monkeypatch, capsys, "acl", "check", "ada", "read", "--topic", "raw-1", *servers)
+    may = run(
+        monkeypatch, capsys, "acl", "check", "token:ada", "read", "--topic", "raw-1", *servers
+    )
     assert may.code == 7
-    wrong = run(monkeypatch, capsys, "acl", "grant", "ada", "fly", *on, *servers)
+    wrong = run(monkeypatch, capsys, "acl", "grant", "token:ada", "fly", *on, *servers)
     assert wrong.code == 2
     assert "read, write, create" in wrong.err
+    wrong = run(monkeypatch, capsys, "acl", "grant", "ada", "read", *on, *servers)
+    assert wrong.code == 2
+    assert "it has no type" in wrong.err
+    assert "token:NAME" in wrong.err
 
 
 # ---------------------------------------------------------------- without a quorum

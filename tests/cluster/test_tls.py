@@ -87,7 +87,7 @@ def test_who_speaks_no_tls_or_trusts_another_authority_gets_nothing(
 
 def test_nodes_may_want_a_certificate_of_clients(tmp_path: Path) -> None:
     with encrypted(
-        tmp_path / "data", "tls.client_certificates=true", "auth.admins=client"
+        tmp_path / "data", "tls.client_certificates=true", "auth.admins=cert:client"
     ) as cluster:
         tls = cluster.data / "tls"
         with cluster.client() as known:

@@ -45,6 +45,7 @@ from raftlog.wire.calls import (
     RegisterNodeCall,
     RemoveWriterCall,
     ScrubCall,
+    SetWriterOwnerCall,
     StageCall,
     TrimCall,
     WatchGroups,
@@ -114,6 +115,7 @@ def frames(topic: TopicInfo, trimmed: TopicInfo, store_uuid: str, address: str) 
         **_of_epochs(named, key, batched),
         "ListWriters": ListWriters(**named, after="", writer=""),
         "RemoveWriter": RemoveWriterCall(**named, writer="nobody"),
+        "SetWriterOwner": SetWriterOwnerCall(**named, writer="nobody", owner="token:eve"),
         "ReadHighWaterMark": ReadHighWaterMark(**named),
         "Read": ReadCall(**named, start=0, end=1, mark=1, field_ids=(1, 2), all_fields=False),
         "ReadSizes": ReadSizes(

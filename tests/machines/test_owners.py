@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from raftlog.machines.commands import AbortEpoch, CommitEpoch, Stage
-from raftlog.machines.outcomes import EpochAborted, Outcome, Refused
+from raftlog.machines.commands import AbortEpoch, CommitEpoch, SetWriterOwner, Stage
+from raftlog.machines.outcomes import EpochAborted, Outcome, Refused, WriterOwnerSet
 from raftlog.machines.topic import TopicMachine
 from tests.machines.scenes import TOPIC, batch, key, reference
 
@@ -51,6 +51,9 @@ class Owned:
     def abort(self, epoch: int, owner: str) -> Outcome:
         return self._apply(AbortEpoch(key=key(epoch, run="r"), owner=owner))
 
+    def give(self, owner: str) -> Outcome:
+        return self._apply(SetWriterOwner(writer=key(0).writer, owner=owner))
+
     @property
     def owner(self) -> str:
         row = self.machine.writer(key(0).writer)
@@ -94,3 +97,26 @@ def test_who_may_continue_all_takes_none_over(topic: Owned) -> None:
     assert topic.owner == "ada"
     topic.stage(1, "ada")
     assert topic.abort(1, "") == EpochAborted(attempts=1)
+
+
+def test_a_writer_that_was_handed_over_belongs_to_its_new_owner_alone(topic: Owned) -> None:
+    topic.stage(0, "token:old")
+    assert topic.give("token:new") == WriterOwnerSet(known=True, former="token:old")
+    assert is_of_another(topic.commit(0, "token:old"))
+    assert not isinstance(topic.commit(0, "token:new"), Refused), "what was staged is kept"
+    assert topic.owner == "token:new"
+
+
+def test_a_writer_that_is_not_known_is_not_made_by_handing_it_over(topic: Owned) -> None:
+    before = topic.machine.fingerprint()
+    assert topic.give("token:new") == WriterOwnerSet(known=False, former="")
+    assert topic.machine.fingerprint() == before
+
+
+@pytest.mark.parametrize("owner", ["", "x" * 1025])
+def test_an_owner_is_a_text_of_bounded_length(topic: Owned, owner: str) -> None:
+    topic.stage(0, "token:old")
+    outcome = topic.give(owner)
+    assert isinstance(outcome, Refused)
+    assert outcome.code == "MalformedRequest"
+    assert topic.owner == "token:old"

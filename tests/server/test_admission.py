@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from raftlog.auth.caller import Caller, Means, node_caller
+from raftlog.auth.principals import Caller, node_caller
 from raftlog.config_auth import AuthSettings
 from raftlog.core.types import NodeId
 from raftlog.errors import MemberUnknown, NodeRemoved, Unauthenticated
@@ -53,7 +53,7 @@ def of_node(shown: Shown) -> Caller:
 
 def test_a_certificate_is_an_identity_only_where_clients_show_some() -> None:
     shown = Shown("ada", peer_name(CLUSTER, MEMBER))
-    expected = Caller(identity="ada", means=Means.CERTIFICATE)
+    expected = Caller(principal="cert:ada")
     assert of_client(shown, has_certificates=True) == expected, "not a node"
     with pytest.raises(Unauthenticated):
         of_client(shown, has_certificates=False)

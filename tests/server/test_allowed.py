@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from raftlog.auth import grant_keys, quota_keys
-from raftlog.auth.caller import Caller, Means, node_caller
+from raftlog.auth.principals import Caller, node_caller
 from raftlog.auth.rights import EVERYTHING, Right, topic_named
 from raftlog.config_auth import AuthSettings
 from raftlog.core.types import NO_INDEX, GroupId, NodeId
@@ -29,8 +29,8 @@ from tests.multiraft.leading import THREE, TWO, LeadingNode
 from tests.server.following import looking
 from tests.server.test_rights import key_value
 
-EVE = Caller(identity="eve", means=Means.TOKEN)
-ADA = Caller(identity="ada", means=Means.TOKEN)
+EVE = Caller(principal="token:eve")
+ADA = Caller(principal="token:ada")
 OF_NO_TOPIC = frozenset(
     "DescribeCluster CreateTopic ListTopics DescribePlacements WatchGroups OpenKv OpenSession"
     " PutKey DeleteKey ReadKeys WatchKeys"
@@ -55,9 +55,9 @@ def not_here(group: GroupId) -> NotLeader:
 
 def judging(node: LeadingNode, topic: TopicInfo, *rights: Right) -> Allowed:
     """What judges the calls of the node. Eve has these rights on the topic, and Ada all."""
-    rules = Rights(AuthSettings(admins="ada"), asked=True)
-    granted = [key_value("eve", topic_named(topic.name), *rights)] if rights else []
-    other = key_value("bob", EVERYTHING, Right.ADMIN)
+    rules = Rights(AuthSettings(admins="token:ada"), asked=True)
+    granted = [key_value("token:eve", topic_named(topic.name), *rights)] if rights else []
+    other = key_value("token:bob", EVERYTHING, Right.ADMIN)
     looking(partial(rules.look, has_store=True), [[*granted, other]])
     return Allowed(rules, node.multiraft.replicas, not_here)
 

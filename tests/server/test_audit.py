@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from raftlog.auth import grant_keys, quota_keys
-from raftlog.auth.caller import Caller, Means
+from raftlog.auth.principals import Caller
 from raftlog.auth.token_file import add_token, read_tokens, remove_tokens
 from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.config_audit import AuditSettings
@@ -35,7 +35,7 @@ NO_ACTS = frozenset(
 )
 """Reads of records and keys, and what is written all day by pipelines and by nodes."""
 
-ADA = Caller(identity="ada", means=Means.TOKEN)
+ADA = Caller(principal="token:ada")
 PEER = "ipv4:127.0.0.1:40000"
 DELETE = DeleteTopicCall(name="flights", incarnation="i1")
 
@@ -72,8 +72,7 @@ def test_an_operation_has_a_line_before_it_and_one_of_what_came_of_it(tmp_path: 
     number = begun.pop("id")
     assert begun == {
         "node": 3,
-        "who": "ada",
-        "means": "token",
+        "who": "token:ada",
         "from": PEER,
         "call": "DeleteTopic",
         "what": {"name": "flights", "incarnation": "i1"},
@@ -129,7 +128,7 @@ def test_where_it_is_required_an_operation_waits_until_its_line_is_on_disk(
 
 def test_who_is_known_signs_in_once_from_each_host(tmp_path: Path) -> None:
     audit = AuditLog(AuditSettings(file=str(tmp_path / "audit")), 1)
-    bob = Caller(identity="bob", means=Means.CERTIFICATE)
+    bob = Caller(principal="cert:bob")
     for peer in (PEER, "ipv4:127.0.0.1:40001", "ipv4:10.0.0.1:40000"):
         for who in (ADA, bob, ADA):
             audit.signed_in(who, peer)
@@ -137,7 +136,7 @@ def test_who_is_known_signs_in_once_from_each_host(tmp_path: Path) -> None:
     audit.stop()
     found = lines(tmp_path / "audit")
     assert [(line["call"], line["who"], line["outcome"]) for line in found] == [
-        *(2 * [("SignIn", "ada", "ok"), ("SignIn", "bob", "ok")]),
+        *(2 * [("SignIn", "token:ada", "ok"), ("SignIn", "cert:bob", "ok")]),
         ("CreateTopic", None, "Unauthenticated"),
     ]
 
@@ -158,8 +157,8 @@ def test_changes_of_the_tokens_are_written(tmp_path: Path, monkeypatch: pytest.M
         asyncio.run(asked.by_metadata(shown))
     audit.stop()
     assert [line["what"] for line in lines(tmp_path / "audit")] == [
-        {"came": [f"bob {bob.id}"], "went": []},
-        {"came": [], "went": [f"ada {ada.id}"]},
+        {"came": [f"token:bob {bob.id}"], "went": []},
+        {"came": [], "went": [f"token:ada {ada.id}"]},
     ]
 
 
@@ -245,12 +244,16 @@ def test_nobody_pushes_out_what_others_did(tmp_path: Path) -> None:
         audit.rejected(
             "DeleteTopic", named, ADA, PEER, "Forbidden" if number % 2 else "TopicNotFound"
         )
-    bob = Caller(identity="bob", means=Means.TOKEN)
+    bob = Caller(principal="token:bob")
     audit.rejected("DeleteTopic", DELETE, bob, PEER, "Forbidden")
     done(audit, DELETE)
     audit.stop()
     found = lines(tmp_path / "audit")
-    assert [line["who"] for line in found] == [*(100 * ["ada"]), "bob", "ada", "ada", "ada"]
+    assert [line["who"] for line in found] == [
+        *(100 * ["token:ada"]),
+        "token:bob",
+        *(3 * ["token:ada"]),
+    ]
     assert found[-1]["repeated"] == 900
     assert (tmp_path / "audit").stat().st_size < 105 * 600
 

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from raftlog.auth import quota_keys
-from raftlog.auth.caller import Caller, Means
+from raftlog.auth.principals import Caller
 from raftlog.auth.quotas import EVERYBODY, Limit, Quota
 from raftlog.config_auth import AuthSettings
 from raftlog.core.types import GroupId
@@ -19,7 +19,7 @@ from raftlog.metrics.quota_counts import OTHERS, QuotaCounts
 from raftlog.server.meters import Meter, Meters
 from tests.server.following import looking
 
-ADA = Caller(identity="ada", means=Means.TOKEN)
+ADA = Caller(principal="token:ada")
 LONG_S = 60.0
 GROUP = GroupId(7)
 
@@ -30,35 +30,35 @@ def key_value(to: str, **limits: int) -> KeyValue:
 
 
 def meters_of(*keys: KeyValue, wait_max_s: float = LONG_S, requests_max: int = 1000) -> Meters:
-    settings = AuthSettings(admins="root", quota_wait_max_s=wait_max_s)
+    settings = AuthSettings(admins="token:root", quota_wait_max_s=wait_max_s)
     meters = Meters(settings, QuotaCounts(CollectorRegistry()), requests_max=requests_max)
     meters.take(keys)
     return meters
 
 
 def meter_of(**limits: int) -> tuple[Meters, Meter]:
-    meters = meters_of(key_value("ada", **limits), wait_max_s=0.5)
+    meters = meters_of(key_value("token:ada", **limits), wait_max_s=0.5)
     meter = meters.of(ADA)
     assert meter is not None
     return meters, meter
 
 
 def test_nodes_admins_and_those_without_a_quota_are_held_to_none() -> None:
-    meters = meters_of(key_value("ada", streams=1))
+    meters = meters_of(key_value("token:ada", streams=1))
     assert meters.of(ADA) is not None
-    assert meters.of(Caller(identity="bob", means=Means.TOKEN)) is None
+    assert meters.of(Caller(principal="token:bob")) is None
     meters.take([key_value(EVERYBODY, streams=1)])
-    assert meters.of(Caller(identity="bob", means=Means.TOKEN)) is not None
-    assert meters.of(Caller(identity="root", means=Means.TOKEN)) is None
-    assert meters.of(Caller(identity="node 1", means=Means.NODE)) is None
-    assert meters.of(Caller(identity="node 1", means=Means.TOKEN)) is not None, "an impostor"
+    assert meters.of(Caller(principal="token:bob")) is not None
+    assert meters.of(Caller(principal="token:root")) is None
+    assert meters.of(Caller(principal="node:1")) is None
+    assert meters.of(Caller(principal="token:node 1")) is not None, "an impostor"
     assert meters.of(None) is None
 
 
 def test_a_call_waits_for_what_came_before_and_is_refused_where_that_takes_too_long() -> None:
     registry = CollectorRegistry()
     meters = Meters(AuthSettings(quota_wait_max_s=0.5), QuotaCounts(registry), requests_max=100)
-    meters.take([key_value("ada", in_bytes_per_s=1000)])
+    meters.take([key_value("token:ada", in_bytes_per_s=1000)])
     meter = meters.of(ADA)
     assert meter is not None
 
@@ -72,7 +72,7 @@ def test_a_call_waits_for_what_came_before_and_is_refused_where_that_takes_too_l
             await meter.admit(1, LONG_S)
 
     asyncio.run(run())
-    labels = {"identity": "ada", "limit": "in_bytes_per_s"}
+    labels = {"principal": "token:ada", "limit": "in_bytes_per_s"}
     assert (
         0.05 < (registry.get_sample_value("raftlog_quota_wait_seconds_total", labels) or 0) <= 0.1
     )
@@ -108,7 +108,7 @@ def test_answers_count_for_the_calls_that_come_after_and_hold_back_streams() -> 
 
 
 def test_the_waiting_calls_of_one_caller_leave_room_for_others() -> None:
-    meters = meters_of(key_value("ada", in_bytes_per_s=1), requests_max=8)
+    meters = meters_of(key_value("token:ada", in_bytes_per_s=1), requests_max=8)
     meter = meters.of(ADA)
     assert meter is not None
 
@@ -153,7 +153,7 @@ def test_staged_bytes_are_those_of_all_writers_of_a_caller() -> None:
     stage("two", 40)
     with pytest.raises(QuotaExceeded, match="staged_bytes: 100"):
         stage("two", 1)
-    with pytest.raises(WriterBytesExceeded, match="quota set ada --staged-bytes"):
+    with pytest.raises(WriterBytesExceeded, match="quota set token:ada --staged-bytes"):
         stage("two", 61)
     del staged[GROUP, "one"]  # it was committed
     stage("two", 60)
@@ -164,7 +164,7 @@ def test_a_quota_that_is_lifted_holds_nobody_back() -> None:
 
     async def run() -> None:
         await meter.admit(1000, LONG_S)
-        meters.take([key_value("ada", requests_per_s=1000)])
+        meters.take([key_value("token:ada", requests_per_s=1000)])
         lifted = meters.of(ADA)
         assert lifted is meter
         await lifted.admit(1000, 0.0)
@@ -174,12 +174,12 @@ def test_a_quota_that_is_lifted_holds_nobody_back() -> None:
 
 def test_quotas_that_cannot_be_read_stay_as_they_were() -> None:
     meters = meters_of()
-    looking(meters.look, [[key_value("ada", streams=1)], NoQuorum(what="a read")])
+    looking(meters.look, [[key_value("token:ada", streams=1)], NoQuorum(what="a read")])
     assert meters.of(ADA) is not None
 
 
 def test_a_quota_of_a_later_version_limits_nobody() -> None:
-    later = KeyValue(quota_keys.key_of("ada"), 1, b'{"v": 2}')
+    later = KeyValue(quota_keys.key_of("token:ada"), 1, b'{"v": 2}')
     meters = meters_of(later, key_value("bob", streams=1))
     assert meters.of(ADA) is None
 
@@ -190,7 +190,7 @@ def test_identities_are_few_in_the_metrics() -> None:
     for number in range(150):
         counts.refused(f"somebody-{number}", Limit.STREAMS)
     found = {
-        each.labels["identity"]: each.value
+        each.labels["principal"]: each.value
         for family in registry.collect()
         for each in family.samples
         if each.name == "raftlog_quota_refusals_total"

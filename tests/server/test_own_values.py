@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import raftlog.client.log_client
 import raftlog.server.main  # noqa: F401 - every kind of value is imported
-from raftlog.auth.caller import Caller, Means
+from raftlog.auth.principals import Caller
 from raftlog.auth.rights import Right, topic_named
 from raftlog.core.types import LogIndex, Offset
 from raftlog.errors import StoredValueInvalid
@@ -26,8 +26,8 @@ from tests.multiraft.compaction_scene import topic_of
 
 KINDS = StoredValue.__subclasses__()
 KEYS = {
-    "raftlog/acl/": "raftlog/acl/ada/topic/t",
-    "raftlog/quotas/": "raftlog/quotas/ada",
+    "raftlog/acl/": "raftlog/acl/token:ada/topic/t",
+    "raftlog/quotas/": "raftlog/quotas/token:ada",
     "raftlog/positions/": "raftlog/positions/g/t",
     "raftlog/queries/": "raftlog/queries/1f2e/q",
     "raftlog/written/": "raftlog/written/1f2e/t",
@@ -101,7 +101,7 @@ def stored(prefix: str) -> list[KeyValue]:
 
 def test_what_cannot_be_read_grants_nothing_and_sets_no_quota() -> None:
     assert not list(quotas_of(stored("raftlog/quotas/")))
-    eve = Caller(identity="eve", means=Means.TOKEN)
+    eve = Caller(principal="token:eve")
     assert not grants_of(stored("raftlog/acl/")).allow(eve, Right.READ, topic_named("t"))
 
 

@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from raftlog.auth import grant_keys
-from raftlog.auth.caller import Caller, Means
+from raftlog.auth.principals import Caller
 from raftlog.auth.rights import EVERYTHING, Grant, Grants, Resource, Right, topic_named
 from raftlog.config_auth import AuthSettings
 from raftlog.errors import Forbidden, NoQuorum, RightsUnknown
@@ -18,10 +18,10 @@ from raftlog.machines.kv_commands import KeyValue
 from raftlog.server.rights import Rights, grants_of
 from tests.server.following import looking
 
-ADA = Caller(identity="ada", means=Means.TOKEN)
-EVE = Caller(identity="eve", means=Means.TOKEN)
-NODE = Caller(identity="node 2", means=Means.NODE)
-IMPOSTOR = Caller(identity="node 2", means=Means.TOKEN)
+ADA = Caller(principal="token:ada")
+EVE = Caller(principal="token:eve")
+NODE = Caller(principal="node:2")
+IMPOSTOR = Caller(principal="token:node 2")
 TOPIC = topic_named("t")
 
 
@@ -31,7 +31,7 @@ def key_value(to: str, resource: Resource, *rights: Right) -> KeyValue:
 
 
 def test_a_node_that_has_read_no_grants_serves_nodes_and_its_own_admins_only() -> None:
-    rights = Rights(AuthSettings(admins="ada, bob"), asked=True)
+    rights = Rights(AuthSettings(admins="token:ada, token:bob"), asked=True)
     assert rights.allow(ADA, Right.DELETE, TOPIC)
     assert rights.allow(NODE, Right.DELETE, TOPIC)
     for who in (EVE, IMPOSTOR):
@@ -48,7 +48,7 @@ def test_what_was_read_counts_until_it_is_too_old(monkeypatch: pytest.MonkeyPatc
     rights = Rights(settings, asked=True)
     changes: list[bool] = []
     rights.on_change = lambda: changes.append(True)
-    mine = [key_value("eve", TOPIC, Right.READ)]
+    mine = [key_value("token:eve", TOPIC, Right.READ)]
     look = partial(rights.look, has_store=True)
     looking(look, [mine, mine, NoQuorum(what="a read"), NoQuorum(what="a read")])
     assert rights.allow(EVE, Right.READ, TOPIC)
@@ -76,7 +76,7 @@ def test_a_failing_read_is_logged_once_and_only_if_there_is_a_store(
 
 
 def test_a_grant_that_cannot_be_read_gives_nobody_anything() -> None:
-    grants = grants_of([KeyValue("raftlog/acl/eve/topic/t", 1, b'{"v": 9}')])
+    grants = grants_of([KeyValue("raftlog/acl/token:eve/topic/t", 1, b'{"v": 9}')])
     assert not grants.allow(EVE, Right.READ, TOPIC)
 
 
@@ -96,9 +96,9 @@ def test_grants_are_changed_by_who_has_admin_on_the_resource_and_by_the_nodes_ad
     held: list[tuple[Resource, Right]], changed: Resource, allowed: bool
 ) -> None:
     known = Grants(
-        Grant(to="ada", resource=what, rights=frozenset([right])) for what, right in held
+        Grant(to="token:ada", resource=what, rights=frozenset([right])) for what, right in held
     )
-    Rights(AuthSettings(admins="eve"), asked=True).check_change(EVE, known, changed)
-    rights = Rights(AuthSettings(admins="eve"), asked=True)
+    Rights(AuthSettings(admins="token:eve"), asked=True).check_change(EVE, known, changed)
+    rights = Rights(AuthSettings(admins="token:eve"), asked=True)
     with nullcontext() if allowed else pytest.raises(Forbidden):
         rights.check_change(ADA, known, changed)

@@ -29,7 +29,7 @@ def test_a_stream_goes_through_over_tls_under_its_identity(
                 f"tls.peer_port_offset={job_credential.nodes}",
                 "tls.client_certificates=true",
                 f"auth.tokens_file={known}",
-                "auth.admins=job, client",
+                "auth.admins=token:job, cert:client",
             ],
             tls=True,
         ) as cluster,

@@ -21,7 +21,7 @@ def test_no_secret_of_a_closed_cluster_shows_in_what_spark_writes(tmp_path: Path
         with client_by(scene.cluster, f"file:{scene.operator}") as client:
             for topic in ("came", "went"):
                 client.create_topic(topic, "id bigint")
-                client.acl.grant("ada", [Right.READ, Right.WRITE], topic_named(topic))
+                client.acl.grant("oidc:corp:ada", [Right.READ, Right.WRITE], topic_named(topic))
         done = run_program(
             *("-m", "tests.spark.canaries_run", str(plan_of(scene))),
             cwd=ROOT,
