@@ -223,7 +223,7 @@ class Admission(grpc.aio.ServerInterceptor):
             return self._late(handler, call)
         _shown.set(known)
         if method not in self._handlers:
-            self._handlers[method] = self._guarded(handler, call)
+            self._handlers[method] = self._guarded(handler)
         return self._handlers[method]
 
     def _late(self, handler: Any, call: str) -> Any:
@@ -231,12 +231,15 @@ class Admission(grpc.aio.ServerInterceptor):
         before the body is received, too: as for a stream, whose handler asks for it."""
 
         async def judged(requests: AsyncIterator[Any], context: Context) -> AsyncIterator[bytes]:
-            _shown.set(await self._admitted(context, call))
+            try:
+                _shown.set(self._authenticator.by_certificate(context))
+            except RaftlogError as error:
+                self._note(error, context.peer(), call)
+                await refuse(context, error)
             if handler.unary_unary is not None:
-                yield await self._one(handler.unary_unary, call)(await anext(requests), context)
+                yield await self._one(handler.unary_unary)(await anext(requests), context)
                 return
-            answers = self._many(handler.unary_stream, call)(await anext(requests), context)
-            async for frame in answers:
+            async for frame in self._many(handler.unary_stream)(await anext(requests), context):
                 yield frame
 
         assert handler.unary_unary or handler.unary_stream, "a call has one request"
@@ -252,9 +255,9 @@ class Admission(grpc.aio.ServerInterceptor):
 
         return grpc.stream_stream_rpc_method_handler(reject)
 
-    def _guarded(self, handler: Any, call: str) -> Any:
-        """The handler with each of its behaviors behind `_admitted`: it has one of them."""
-        guards: dict[str, Callable[[Any, str], Any]] = {
+    def _guarded(self, handler: Any) -> Any:
+        """The handler with each of its behaviors behind `_known`: it has one of them."""
+        guards: dict[str, Callable[[Any], Any]] = {
             "unary_unary": self._one,
             "stream_unary": self._one,
             "unary_stream": self._many,
@@ -262,22 +265,21 @@ class Admission(grpc.aio.ServerInterceptor):
         }
         given = {kind: getattr(handler, kind) for kind in guards}
         return handler._replace(
-            **{kind: guards[kind](given[kind], call) for kind in guards if given[kind] is not None}
+            **{kind: guards[kind](given[kind]) for kind in guards if given[kind] is not None}
         )
 
-    def _one(self, behavior: Callable[[Any, Context], Awaitable[bytes]], call: str) -> Any:
+    def _one(self, behavior: Callable[[Any, Context], Awaitable[bytes]]) -> Any:
         @functools.wraps(behavior)
         async def guarded(request: Any, context: Context) -> bytes:
-            known = await self._admitted(context, call)
-            with calling(known.caller):
+            with calling(self._known(context).caller):
                 return await behavior(request, context)
 
         return guarded
 
-    def _many(self, behavior: Callable[[Any, Context], AsyncIterator[bytes]], call: str) -> Any:
+    def _many(self, behavior: Callable[[Any, Context], AsyncIterator[bytes]]) -> Any:
         @functools.wraps(behavior)
         async def guarded(request: Any, context: Context) -> AsyncIterator[bytes]:
-            known = await self._admitted(context, call)
+            known = self._known(context)
             # Nothing to undo: the call's task ends with it, or is left to the garbage collector.
             still = functools.partial(self._authenticator.still_knows, context, known)
             begin(known.caller, still)
@@ -286,16 +288,13 @@ class Admission(grpc.aio.ServerInterceptor):
 
         return guarded
 
-    async def _admitted(self, context: Context, call: str) -> _Known:
-        """Who calls. Ends the call if that is not known."""
-        try:
-            known = _shown.get() or self._authenticator.by_certificate(context)
-            if self._audit is not None:
-                self._audit.signed_in(known.caller, context.peer())
-            return known
-        except RaftlogError as error:
-            self._note(error, context.peer(), call)
-            await refuse(context, error)
+    def _known(self, context: Context) -> _Known:
+        """The caller, as it was judged before the body was received. Notes that it signed in."""
+        known = _shown.get()
+        assert known is not None, "only calls of known callers reach a handler"
+        if self._audit is not None:
+            self._audit.signed_in(known.caller, context.peer())
+        return known
 
     def _note(self, error: RaftlogError, peer: str, call: str) -> None:
         reason = type(error).__name__

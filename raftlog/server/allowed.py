@@ -39,7 +39,7 @@ from raftlog.machines.outcomes import Refused
 from raftlog.multiraft.replicas import NodeReplicas
 from raftlog.server.rights import Rights, refusal
 from raftlog.wire import calls, reader_positions
-from raftlog.wire.kv_calls import KeyChanges, OpenKv, ReadKeys
+from raftlog.wire.kv_calls import OpenKv, ReadKeys
 from raftlog.wire.placing_calls import PlacementsReply
 from raftlog.wire.reserved_keys import QUERIES_PREFIX, WRITTEN_PREFIX, QueryNote
 
@@ -115,9 +115,6 @@ class Allowed:
             case PlacementsReply():
                 groups = [each for each in reply.groups if self._sees_group(who, each.group)]
                 return replace(reply, groups=tuple(groups))
-            case KeyChanges():
-                changes = [each for each in reply.changes if self.sees_key(who, each)]
-                return replace(reply, changes=tuple(changes))
             case _:
                 return reply
 
