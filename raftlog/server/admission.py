@@ -52,8 +52,8 @@ _TOKEN_CHARACTERS_MAX = 8192
 """A longer one is no token of anybody's. No setting: grpc takes no more metadata than that."""
 _SAID_AGAIN_S = 60.0
 _SAID_MAX = 1000
-"""A host that is refused a call is named in the logs this often, and so many at a time: strangers
-must not fill a disk, or push what others did out of a log. The metrics count each."""
+"""A host whose call is rejected is named in the log this often, and so many at a time: strangers
+must not fill a disk. The metrics and the audit log count each."""
 
 Metadata: TypeAlias = Iterable[tuple[str, str | bytes]]
 
@@ -299,10 +299,9 @@ class Admission(grpc.aio.ServerInterceptor):
     def _note(self, error: RaftlogError, peer: str, call: str) -> None:
         reason = type(error).__name__
         self._counts.stranger(reason)
-        asked = (peer.rpartition(":")[0], call)
-        if asked in self._said:
-            return
-        self._said[asked] = True
-        log.warning("caller refused", cause=error.cause, peer=peer, call=call)
         if self._audit is not None:
             self._audit.refused(call, peer, reason)
+        asked = (peer.rpartition(":")[0], call)
+        if asked not in self._said:
+            self._said[asked] = True
+            log.warning("caller refused", cause=error.cause, peer=peer, call=call)

@@ -10,16 +10,15 @@ With `audit.required` it is done only once the first line is on disk. One that w
 that does not lead ends with `NotLeader`: it changed nothing. `who` is null where authentication is
 off, and for a caller without a valid token or certificate.
 
-Operations are never left out. What is rejected before it begins may be merged: the same rejection
-of the same caller is written once a minute, and at most `_FAILED_MAX` of one caller, and then the
-next line says how often it came in between (`repeated`). So one caller cannot push out the lines of
-others.
+Operations are never left out. What is rejected before it begins is merged: the same rejection of
+the same caller is written once a minute, and at most `_FAILED_MAX` rejections of one caller. At the
+end of the minute a line says how often each came again (`repeated`). So one caller cannot push out
+the lines of others.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import logging
 import logging.handlers
@@ -27,10 +26,11 @@ import os
 import queue
 import sys
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import cachetools
 import structlog
@@ -74,15 +74,16 @@ _OK = "ok"
 _BEGUN = "begun"
 _UNKNOWN = "unknown"
 _REFUSALS = frozenset((Forbidden.__name__, WriterOfAnother.__name__))
-_SAID_AGAIN_S = 60.0
+_WINDOW_S = 60.0
 _SIGNED_IN_S = 3600.0
-"""A caller that calls again from the same host signs in anew after so long without a call."""
+"""A caller that calls again from the same host signs in again after so long without a call."""
 _SAID_MAX = 10_000
 _FAILED_MAX = 100
-"""What fails is written this often, and so many times for one caller, so that endless attempts do
+"""Rejections of one caller that have lines of their own in `_WINDOW_S`, so that endless attempts do
 not push out the lines of others. No settings: they bound a file and memory."""
 _SEVERAL = "(several)"
-"""The call and outcome of what one caller was rejected beyond `_FAILED_MAX`."""
+"""The call and outcome of a caller's rejections beyond `_FAILED_MAX`, and the caller beyond
+`_SAID_MAX` different ones of all callers."""
 _NAMES = ("name", "group", "key", "prefix", "start", "writer", "node", "address")
 """By what a request says what it is about."""
 
@@ -94,6 +95,18 @@ _FAILED_CHARACTERS_MAX = 200
 thousands of columns."""
 
 log = structlog.get_logger(__name__)
+
+
+class _Rejection(NamedTuple):
+    """Rejections that are the same."""
+
+    who: str
+    """The caller's principal; "": it has none."""
+    host: str
+    """Of a caller without a principal."""
+    call: str
+    outcome: str
+    named: tuple[str, ...]
 
 
 class Operation:
@@ -135,15 +148,10 @@ class AuditLog:
         self._waiting: queue.Queue[Any] = queue.Queue(_WAITING_MAX)
         self._writer = logging.handlers.QueueListener(self._waiting, file)
         self._writer.start()
-        self._said: cachetools.TTLCache[tuple[str, ...], bool] = cachetools.TTLCache(
-            _SAID_MAX, _SAID_AGAIN_S
-        )
-        self._failed: cachetools.TTLCache[str, Iterator[int]] = cachetools.TTLCache(
-            _SAID_MAX, _SAID_AGAIN_S
-        )
-        """The numbers of what failed, by caller: from the first time on for a minute."""
-        self._repeated: cachetools.LRUCache[tuple[str, ...], int] = cachetools.LRUCache(_SAID_MAX)
-        """How often the same came since its last line."""
+        self._repeated: dict[_Rejection, int] = {}
+        """How often each rejection came again, since the window began with the first of them."""
+        self._written: Counter[tuple[str, str]] = Counter()
+        """How many rejections have lines in the window, by caller."""
         self._signed_in: cachetools.TTLCache[tuple[Caller, str], bool] = cachetools.TTLCache(
             _SAID_MAX, _SIGNED_IN_S
         )
@@ -166,24 +174,11 @@ class AuditLog:
         is_act = call in ACTS or _governs(request)
         if outcome not in _REFUSALS and (not is_act or outcome == _OK):
             return
-        who = caller.principal if caller is not None else peer.rpartition(":")[0]
-        failed = (who, call, outcome, *_named(request))
-        if failed not in self._said:
-            number = next(self._failed.setdefault(who, itertools.count(1)))
-            if number == 1:
-                self._write_count((who, _SEVERAL, _SEVERAL))  # of the minute before
-            if number <= _FAILED_MAX:
-                self._said[failed] = True
-                shown = _what(request, _FAILED_CHARACTERS_MAX)
-                line = self._line(call, shown, caller, peer, outcome)
-                self.take(line | self._count_of(failed))
-                return
-            failed = (who, _SEVERAL, _SEVERAL)  # nor remembered: it would push out others'
-        self._repeated[failed] = self._repeated.get(failed, 0) + 1
+        self._reject(call, request, caller, peer, outcome)
 
     def refused(self, call: str, peer: str, outcome: str) -> None:
         """The caller has no valid token or certificate."""
-        self.take(self._line(call, {}, None, peer, outcome))
+        self._reject(call, None, None, peer, outcome)
 
     def signed_in(self, caller: Caller, peer: str) -> None:
         """The caller is known; written when it calls from a host for the first time in a while."""
@@ -197,9 +192,8 @@ class AuditLog:
         self.take(self._line(what, values, None, "", _OK))
 
     def stop(self) -> None:
-        """Write what waits, and how often the same came that was written once."""
-        for failed in list(self._repeated):
-            self._write_count(failed)
+        """Write what waits, and the counts of the window."""
+        self._end_window()
         self._writer.stop()
 
     async def write(self, line: Mapping[str, Any], *, must: bool) -> None:
@@ -231,15 +225,34 @@ class AuditLog:
             log.error("audit line lost", cause="the disk is too slow", line=text)
             written("the disk is too slow")
 
-    def _write_count(self, failed: tuple[str, ...]) -> None:
-        if count := self._count_of(failed):
-            who, call, outcome, *named = failed
-            line = self._line(call, {"which": named}, None, "", outcome)
-            self.take(line | {"who": who} | count)
+    def _reject(
+        self, call: str, request: object, caller: Caller | None, peer: str, outcome: str
+    ) -> None:
+        """Write the rejection, or count it if it came before in this window."""
+        if not self._repeated:
+            asyncio.get_running_loop().call_later(_WINDOW_S, self._end_window)
+        by = ("", peer.rpartition(":")[0]) if caller is None else (caller.principal, "")
+        rejection = _Rejection(*by, call, outcome, tuple(_named(request)))
+        if rejection not in self._repeated:
+            if self._written[by] < _FAILED_MAX and len(self._repeated) < _SAID_MAX:
+                self._written[by] += 1
+                self._repeated[rejection] = 0
+                shown = _what(request, _FAILED_CHARACTERS_MAX)
+                self.take(self._line(call, shown, caller, peer, outcome))
+                return
+            by = by if self._written[by] else (_SEVERAL, "")
+            rejection = _Rejection(*by, _SEVERAL, _SEVERAL, ())
+        self._repeated[rejection] = self._repeated.get(rejection, 0) + 1
 
-    def _count_of(self, failed: tuple[str, ...]) -> dict[str, int]:
-        count = self._repeated.pop(failed, 0)
-        return {"repeated": count} if count else {}
+    def _end_window(self) -> None:
+        """Write how often each rejection came again."""
+        for rejection, count in self._repeated.items():
+            if count:
+                what = {"which": rejection.named}
+                line = self._line(rejection.call, what, None, rejection.host, rejection.outcome)
+                self.take(line | {"who": rejection.who or None, "repeated": count})
+        self._repeated.clear()
+        self._written.clear()
 
     def _line(
         self,

@@ -7,7 +7,6 @@ import errno
 import itertools
 import json
 import os
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -86,6 +85,16 @@ def test_an_operation_has_a_line_before_it_and_one_of_what_came_of_it(tmp_path: 
     assert len({str(line.get("id", number)) for line in found}) == 5
 
 
+def reject(audit: AuditLog, *rejections: tuple[str, object, Caller | None, str, str]) -> None:
+    """The calls are rejected before they begin, one after the other."""
+
+    async def act() -> None:
+        for each in rejections:
+            audit.rejected(*each)
+
+    asyncio.run(act())
+
+
 def test_reads_of_records_and_keys_are_no_operations_but_for_grants_and_quotas(
     tmp_path: Path,
 ) -> None:
@@ -132,7 +141,7 @@ def test_who_is_known_signs_in_once_from_each_host(tmp_path: Path) -> None:
     for peer in (PEER, "ipv4:127.0.0.1:40001", "ipv4:10.0.0.1:40000"):
         for who in (ADA, bob, ADA):
             audit.signed_in(who, peer)
-    audit.refused("CreateTopic", PEER, "Unauthenticated")
+    reject(audit, ("CreateTopic", None, None, PEER, "Unauthenticated"))
     audit.stop()
     found = lines(tmp_path / "audit")
     assert [(line["call"], line["who"], line["outcome"]) for line in found] == [
@@ -168,7 +177,7 @@ def test_a_token_in_a_wrong_place_is_not_kept(tmp_path: Path) -> None:
     audit = AuditLog(AuditSettings(file=str(tmp_path / "audit")), 1)
     for name in (token, "x" * 150 + ":" + token, "-----BEGIN PRIVATE KEY-----\nplanted"):
         call = DeleteTopicCall(name=name, incarnation="i1")
-        audit.rejected("DeleteTopic", call, ADA, PEER, "Forbidden")
+        reject(audit, ("DeleteTopic", call, ADA, PEER, "Forbidden"))
     audit.stop()
     assert "planted" not in (tmp_path / "audit").read_text()
     assert [line["outcome"] for line in lines(tmp_path / "audit")] == ["Forbidden"] * 3
@@ -221,10 +230,12 @@ def test_what_is_asked_for_is_cut_off_where_it_is_long(tmp_path: Path) -> None:
 
 def test_the_same_rejection_is_written_once_with_how_often_it_came(tmp_path: Path) -> None:
     audit = AuditLog(AuditSettings(file=str(tmp_path / "audit")), 1)
-    for _ in range(3):
-        for name in ("harmless", "secret"):
-            audit.rejected("DescribeTopic", DescribeTopic(name=name), ADA, PEER, "Forbidden")
-    audit.rejected("DescribeTopic", DescribeTopic(name="secret"), ADA, PEER, "TopicNotFound")
+    harmless, secret = (
+        ("DescribeTopic", DescribeTopic(name=name), ADA, PEER, "Forbidden")
+        for name in ("harmless", "secret")
+    )
+    missing = ("DescribeTopic", DescribeTopic(name="secret"), ADA, PEER, "TopicNotFound")
+    reject(audit, *[harmless, secret] * 3, missing)
     audit.stop()
     found = lines(tmp_path / "audit")
     assert [line["what"] for line in found] == [
@@ -239,13 +250,18 @@ def test_the_same_rejection_is_written_once_with_how_often_it_came(tmp_path: Pat
 def test_nobody_pushes_out_what_others_did(tmp_path: Path) -> None:
     """Rejections of one caller are written so many times a minute, and in short."""
     audit = AuditLog(AuditSettings(file=str(tmp_path / "audit")), 1)
-    for number in range(1_000):
-        named = DeleteTopicCall(name=f"t{number}", incarnation="i" * 4_000)
-        audit.rejected(
-            "DeleteTopic", named, ADA, PEER, "Forbidden" if number % 2 else "TopicNotFound"
+    endless = [
+        (
+            "DeleteTopic",
+            DeleteTopicCall(name=f"t{number}", incarnation="i" * 4_000),
+            ADA,
+            PEER,
+            code,
         )
+        for number, code in zip(range(1_000), itertools.cycle(("TopicNotFound", "Forbidden")))
+    ]
     bob = Caller(principal="token:bob")
-    audit.rejected("DeleteTopic", DELETE, bob, PEER, "Forbidden")
+    reject(audit, *endless, ("DeleteTopic", DELETE, bob, PEER, "Forbidden"))
     done(audit, DELETE)
     audit.stop()
     found = lines(tmp_path / "audit")
@@ -258,24 +274,44 @@ def test_nobody_pushes_out_what_others_did(tmp_path: Path) -> None:
     assert (tmp_path / "audit").stat().st_size < 105 * 600
 
 
-def test_who_is_rejected_for_ever_is_counted_while_the_node_runs(
+def test_what_is_rejected_again_is_counted_while_the_node_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("raftlog.server.audit._SAID_AGAIN_S", 0.05)
-    monkeypatch.setattr("raftlog.server.audit._FAILED_MAX", 1)
+    """Also if it never comes again after that: by a caller that is known, and by a stranger."""
+    monkeypatch.setattr("raftlog.server.audit._WINDOW_S", 0.01)
     audit = AuditLog(AuditSettings(file=str(tmp_path / "audit")), 1)
-    deadline = time.monotonic() + PATIENCE_S
-    for number in itertools.count():
-        if "(several)" in (tmp_path / "audit").read_text():
-            break
-        assert time.monotonic() < deadline, "it is counted at the end only"
-        named = DeleteTopicCall(name=f"t{number}", incarnation="i1")
-        audit.rejected("DeleteTopic", named, ADA, PEER, "Forbidden")
+
+    def counts() -> list[tuple[object, object, object]]:
+        found = lines(tmp_path / "audit")
+        return [
+            (each["who"], each["from"], each["repeated"]) for each in found if "repeated" in each
+        ]
+
+    async def act() -> None:
+        for _ in range(3):
+            audit.rejected("DeleteTopic", DELETE, ADA, PEER, "Forbidden")
+            audit.refused("DeleteTopic", PEER, "Unauthenticated")
+        async with asyncio.timeout(PATIENCE_S):
+            while len(counts()) < 2:
+                await asyncio.get_running_loop().run_in_executor(None, counts)
+        assert counts() == [("token:ada", "", 2), (None, "ipv4:127.0.0.1", 2)]
+
+    asyncio.run(act())
     audit.stop()
-    found = lines(tmp_path / "audit")
-    merged = sum(int(str(line.get("repeated", 0))) for line in found)
-    written = sum("repeated" not in line for line in found)
-    assert merged + written == number
+    assert len(counts()) == 2, "each is counted once"
+
+
+def test_rejections_of_very_many_callers_are_counted_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("raftlog.server.audit._SAID_MAX", 2)
+    audit = AuditLog(AuditSettings(file=str(tmp_path / "audit")), 1)
+    callers = [Caller(principal=f"token:{number}") for number in range(10)]
+    reject(audit, *(("DeleteTopic", DELETE, who, PEER, "Forbidden") for who in callers))
+    audit.stop()
+    *written, together = lines(tmp_path / "audit")
+    assert [line["who"] for line in written] == ["token:0", "token:1"]
+    assert (together["who"], together["repeated"]) == ("(several)", 8)
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
