@@ -74,9 +74,10 @@ def credential(name: str, table: Mapping[str, Any], variables: Mapping[str, str]
 
 def _check(found: Credential, option: str, variable: str) -> None:
     advice = (
-        f"Each process that uses it needs {variable} (file:PATH, env:NAME or command:LINE), "
-        f"{variable}_SERVERS and {variable}_CA, or [{option}] in raftlog.toml: the driver, which "
-        "Spark's JVM starts, and the executors (`raftlog docs SPARK`)."
+        f"Define {variable} (file:PATH, env:NAME or command:LINE), {variable}_SERVERS and "
+        f"{variable}_CA in the environment, or [{option}] in raftlog.toml, for the driver before "
+        f"its session starts and for the executors (spark.executorEnv.{variable} and so on): "
+        "`raftlog docs SPARK`."
     )
     if not (found.token or found.cert):
         raise InvalidOption(option=option, problem="is not defined here", advice=advice)

@@ -18,6 +18,7 @@ from raftlog.errors import InvalidOption
 
 Metadata = tuple[tuple[str, str], ...]
 
+_OPTION = "client.token (in Spark the credential's)"
 _KEPT_S = {"file": 1.0, "env": 0.0, "command": 60.0}
 """How long what was read counts. A file costs a look, a command a process. No settings: an access
 token that has ended is read again at once, when a node refuses it."""
@@ -28,16 +29,15 @@ _COMMAND_TIMEOUT_S = 30.0
 class Token:
     """A caller's token. Thread-safe."""
 
-    def __init__(self, reference: str, option: str = "client.token") -> None:
+    def __init__(self, reference: str) -> None:
         """`reference` says where the token is; "": there is none. Raises `InvalidOption` for a
         reference of no known kind. It is not shown: it may be the token itself, by mistake."""
         self._kind, _, self._where = reference.partition(":")
-        self._option = option
         self._lock = threading.Lock()
         self._shown: Metadata = ()
         self._read_at_s = float("-inf")
         in_each_child(self, Token._begin_again)
-        refuse_no_reference(option, reference)
+        refuse_no_reference(_OPTION, reference)
 
     def _begin_again(self) -> None:
         """In a forked child: another thread of the parent may have held the lock."""
@@ -66,7 +66,7 @@ class Token:
         found = self._found()
         if not found or not found.isascii() or not found.isprintable():
             raise InvalidOption(
-                option=self._option, problem="does not lead to a token", advice=TOKEN_ADVICE
+                option=_OPTION, problem="does not lead to a token", advice=TOKEN_ADVICE
             )
         self._shown = ((AUTHORIZATION_METADATA_KEY, f"{BEARER} {found}"),)
         self._read_at_s = time.monotonic()
@@ -74,7 +74,7 @@ class Token:
     def _found(self) -> str:
         if self._kind == "command":
             return self._printed().strip()
-        return read_secret(self._option, f"{self._kind}:{self._where}", "a token")
+        return read_secret(_OPTION, f"{self._kind}:{self._where}", "a token")
 
     def _printed(self) -> str:
         try:
@@ -89,7 +89,7 @@ class Token:
                 return done.stdout
             problem = f"names a program that ended with {done.returncode} in place of a token"
         raise InvalidOption(
-            option=self._option,
+            option=_OPTION,
             problem=problem,
             advice="Run it by hand, and see what it needs. What it prints is shown to nobody.",
         )

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from pyspark.serializers import CPickleSerializer
 
-from raftlog.errors import InvalidOption
+from raftlog.certificates import make_certificates
+from raftlog.errors import InvalidOption, NodeUnreachable
 from raftlog.spark.checkpoint_files import opened
-from raftlog.spark.connection import client
+from raftlog.spark.connection import check_reachable, client
 from raftlog.spark.declarations import FOUND, Endpoint
 from raftlog.spark.option_values import client_settings
 from raftlog.spark.options import ConnectionOptions, sink_options, source_options
@@ -61,6 +66,44 @@ def test_a_credential_leads_to_its_own_servers(monkeypatch: pytest.MonkeyPatch) 
 def test_a_credential_may_be_for_an_ensemble(monkeypatch: pytest.MonkeyPatch) -> None:
     define(monkeypatch, {"": "env:TOKEN", "_ZOOKEEPER": ENSEMBLE, "_CA": "/etc/ca.pem"})
     assert connection(**NAMED).zookeeper == ENSEMBLE
+
+
+@contextmanager
+def listening() -> Iterator[tuple[socket.socket, str]]:
+    """A socket that listens, and its address."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        yield listener, f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_a_task_connects_by_the_definition_of_its_own_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    make_certificates(tmp_path, cluster_id="c", hosts={1: "127.0.0.1"}, days=1)
+    with listening() as (of_driver, for_driver), listening() as (of_executor, for_executor):
+        driver = {"": "env:OF_DRIVER", "_SERVERS": for_driver, "_CA": "/driver/ca.pem"}
+        define(monkeypatch, driver)
+        sent = CPickleSerializer().dumps(connection(**NAMED, raftlog_request_timeout_ms="500"))
+        assert b"OF_DRIVER" not in sent
+        assert b"/driver/ca.pem" not in sent
+
+        for end in driver:
+            monkeypatch.delenv(f"RAFTLOG_CREDENTIAL_PROD{end}")
+        options = CPickleSerializer().loads(sent)
+        with pytest.raises(InvalidOption, match=r"executorEnv\.RAFTLOG_CREDENTIAL_PROD"):
+            check_reachable(options)
+
+        own = {"": "env:OF_EXECUTOR", "_SERVERS": for_executor, "_CA": str(tmp_path / "ca.pem")}
+        define(monkeypatch, own)
+        with pytest.raises(InvalidOption, match=r"in Spark the credential's.* does not lead"):
+            check_reachable(options)
+
+        monkeypatch.setenv("OF_EXECUTOR", "raftlog_a-secret")
+        with pytest.raises(NodeUnreachable):
+            check_reachable(options)
+        of_executor.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            of_driver.accept()
 
 
 @pytest.mark.parametrize(
