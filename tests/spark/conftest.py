@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import socket
@@ -34,6 +35,8 @@ from tests.spark.faults import Faults, FaultySource
 
 Ended = subprocess.CompletedProcess[str]
 
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples" / "spark"
+
 PROGRAM_S = 6 * PATIENCE_S
 """How long a whole program may run that starts a JVM."""
 LOOK_INTERVAL_S = 0.05
@@ -55,12 +58,13 @@ def wait_until(holds: Callable[[], bool], what: str, *queries: StreamingQuery) -
         pause.wait(LOOK_INTERVAL_S)
 
 
-def run_program(*words: str, cwd: Path, **variables: str) -> Ended:
-    """Run a Python program with these arguments in a process of its own, and see it end well. Its
-    Spark runs tasks on this Python and listens on loopback; `variables` are set besides."""
+def run_program(*words: str, cwd: Path, program: str = sys.executable, **variables: str) -> Ended:
+    """Run a program, Python unless another is named, with these arguments in a process of its own,
+    and see it end well. Its Spark runs tasks on this Python and listens on loopback; `variables`
+    are set besides."""
     own = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     ended = subprocess.run(
-        [sys.executable, *words],
+        [program, *words],
         env=os.environ | own | variables,
         cwd=cwd,
         capture_output=True,
@@ -182,6 +186,29 @@ def spark(
     session.dataSource.register(CountedSource)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def connect(spark: SparkSession) -> str:
+    """The address of a Connect server in the session's JVM."""
+    pytest.importorskip("grpc_status", reason="Connect's parts: pip install raftlog[connect]")
+    context: Any = spark.sparkContext._jsc.sc()
+    context.conf().set("spark.connect.grpc.binding.port", "0")
+    jvm: Any = spark.sparkContext._jvm
+    services = jvm.org.apache.spark.sql.connect.service
+    service = getattr(getattr(services, "SparkConnectService$"), "MODULE$")
+    service.start(context)
+    return f"sc://127.0.0.1:{service.localPort()}"
+
+
+def example(name: str) -> Any:
+    """The module of one of `EXAMPLES`."""
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def need_streams() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -17,22 +16,18 @@ from pyspark.sql.streaming import DataStreamWriter
 
 import raftlog
 from raftlog.chaos.cluster import ProcessCluster
-from tests.spark.conftest import finish, need_streams, run_program, wait_until
+from tests.spark.conftest import (
+    EXAMPLES,
+    example,
+    finish,
+    need_streams,
+    run_program,
+    wait_until,
+)
 
-ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = ROOT / "docs" / "examples" / "spark"
+ROOT = EXAMPLES.parents[2]
 MINUTE = timedelta(minutes=1)
 START = datetime(2026, 11, 25, 8, 0, tzinfo=UTC)
-
-
-def example(name: str) -> Any:
-    """The example's module."""
-    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 class Stage:
@@ -177,19 +172,6 @@ def test_a_reader_of_a_topic_that_moves_sees_each_record_once_and_in_order(stage
     assert seen == [0, 1, 2, 3, 4]
     amounts = [str(row["amount"]) for row in stage.rows(module.NEW)]
     assert amounts == ["0.00", "1.50", "3.00", "0.01", "2.50"]
-
-
-@pytest.fixture(scope="module")
-def connect(spark: SparkSession) -> str:
-    """The address of a Connect server in the session's JVM."""
-    pytest.importorskip("grpc_status", reason="Connect's parts: pip install raftlog[connect]")
-    context: Any = spark.sparkContext._jsc.sc()
-    context.conf().set("spark.connect.grpc.binding.port", "0")
-    jvm: Any = spark.sparkContext._jvm
-    services = jvm.org.apache.spark.sql.connect.service
-    service = getattr(getattr(services, "SparkConnectService$"), "MODULE$")
-    service.start(context)
-    return f"sc://127.0.0.1:{service.localPort()}"
 
 
 def run_client(*words: str, servers: str, remote: str) -> None:

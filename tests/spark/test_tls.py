@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.connect.session import SparkSession as RemoteSession
 
 from raftlog.auth.token_file import add_token
-from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster
-from tests.spark.conftest import JobCredential
+from raftlog.chaos.cluster import ProcessCluster
+from tests.spark.conftest import JobCredential, example
 
 
 def test_a_stream_goes_through_over_tls_under_its_identity(
-    spark: SparkSession, job_credential: JobCredential, tmp_path: Path
+    spark: SparkSession, connect: str, job_credential: JobCredential, tmp_path: Path
 ) -> None:
-    """Driver, planners and tasks find what proves it in their environment."""
+    """Driver, planners, tasks and a Connect server find what proves it in their environment."""
     job_credential.release()
     known = tmp_path / "tokens.json"
     job_credential.token.write_text(add_token(known, "job", (), None, datetime.now(UTC)))
@@ -35,36 +36,29 @@ def test_a_stream_goes_through_over_tls_under_its_identity(
         ) as cluster,
         cluster.client() as client,
     ):
-        for topic in ("came", "went"):
-            client.create_topic(topic, "a INT")
-        client.append("came", [{"a": number} for number in range(10)])
+        for topic in ("clicks", "copied-clicks"):
+            client.create_topic(topic, "ad bigint")
+        client.append("clicks", [{"ad": number} for number in range(10)])
         options = {"raftlog.auth.credential": "job"}
-        query = (
-            spark.readStream.format("raftlog")
-            .options(**options)
-            .option("subscribe", "came")
-            .option("startingOffsets", "earliest")
-            .load()
-            .writeStream.format("raftlog")
-            .options(**options)
-            .option("topic", "went")
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        assert query.awaitTermination(PATIENCE_S)
+        copy = example("credential").run
+        assert copy(spark, options, str(tmp_path / "classic")) == 10
+        remote = RemoteSession.builder.remote(connect).create()
+        assert copy(remote, options, str(tmp_path / "connect")) == 20
+        with pytest.raises(Exception, match=r"'credentials\.other' is not defined here"):
+            copy(remote, {"raftlog.auth.credential": "other"}, str(tmp_path / "other"))
+        remote.stop()
 
         def read(**more: str) -> DataFrame:
-            given = {**options, "subscribe": "went"}
+            given = {**options, "subscribe": "copied-clicks"}
             given |= {key.replace("_", "."): value for key, value in more.items()}
             return spark.read.format("raftlog").options(**given).load()
 
-        assert sorted(row.a for row in read().collect()) == list(range(10))
+        assert {row.ad for row in read().collect()} == set(range(10))
         spark.sql(
             "CREATE TEMPORARY VIEW of_job USING raftlog"
-            " OPTIONS ('raftlog.auth.credential' 'job', subscribe 'went')"
+            " OPTIONS ('raftlog.auth.credential' 'job', subscribe 'copied-clicks')"
         )
-        assert spark.sql("SELECT count(*) FROM of_job").first()[0] == 10
+        assert spark.sql("SELECT count(*) FROM of_job").first()[0] == 20
         with pytest.raises(Exception, match=r"the token is nobody's"):
             read(raftlog_auth_credential="stranger")
         with pytest.raises(Exception, match=r"'credentials\.other' is not defined here"):
@@ -76,7 +70,7 @@ def test_a_stream_goes_through_over_tls_under_its_identity(
             with pytest.raises(Exception, match=r"Name a credential") as rejected:
                 spark.sql(
                     f"CREATE TEMPORARY VIEW evil USING raftlog OPTIONS ('{option}'"
-                    f" 'command:touch {owned}', subscribe 'went')"
+                    f" 'command:touch {owned}', subscribe 'copied-clicks')"
                 )
             assert str(owned) not in str(rejected.value)
         assert not owned.exists()
