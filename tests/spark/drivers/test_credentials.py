@@ -68,7 +68,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
         with client_by(cluster, f"file:{tmp_path / 'operator'}") as operator:
             for topic in ("clicks", "copied-clicks"):
                 operator.create_topic(topic, "ad bigint")
-                operator.acl.grant("job", [Right.READ, Right.WRITE], topic_named(topic))
+                operator.acl.grant("token:job", [Right.READ, Right.WRITE], topic_named(topic))
             operator.append("clicks", [{"ad": ad} for ad in range(ROWS)])
         ca = cluster.data / "tls" / "ca.pem"
         yield Scene(folder=tmp_path, servers=cluster.servers, ca=ca, token=token)
