@@ -8,6 +8,7 @@ written, sliced to the range. Every chunk's CRC is checked before it is decoded.
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import assert_never
@@ -34,7 +35,9 @@ from raftlog.machines.commands import TopicInfo
 from raftlog.machines.schema import RESERVED_NAMES
 from raftlog.predicates.predicate import Column, Predicate, bound_to
 from raftlog.records.batch_codec import NotInSchema, decode_batch
+from raftlog.records.batching import split
 from raftlog.records.metadata import with_metadata
+from raftlog.wire.arrow_message import BATCH_DECODED_BYTES_MAX
 from raftlog.wire.calls import (
     READ,
     READ_HIGH_WATER_MARK,
@@ -50,6 +53,10 @@ from raftlog.wire.calls import (
 
 _VERIFY_S = 5.0
 """How long a node may take to check a batch of its own. No setting: the read goes on without."""
+
+_PIECE_BYTES = BATCH_DECODED_BYTES_MAX // 2
+"""A batch that has more than twice as much, with columns that were added after it was written, is
+returned in pieces. No setting: the bound on what is decompressed is none."""
 
 _BEHIND_S = 1.0
 """For so long nodes that have not got far enough are asked after others. No setting: each has
@@ -217,9 +224,11 @@ class TopicReader:
                 for reply, body in self._replies(next_offset, end, mark, damaged):
                     last = Offset(min(end, reply.start + reply.batch.record_count))
                     assert reply.start <= next_offset < last, "batches come in order, without a gap"
-                    yield self._decode(reply, body, next_offset, last)
+                    yield from split(self._decode(reply, body, next_offset, last), _PIECE_BYTES)
                     next_offset = last
             except DataLoss as error:
+                # Else the error keeps the columns that were decoded before it.
+                traceback.clear_frames(error.__traceback__)
                 # This replica's copy is damaged. The others have their own.
                 damaged[self._asked] = self._verified(error, next_offset, mark)
                 if damaged.keys() >= set(self._holders()):

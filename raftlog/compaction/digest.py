@@ -30,7 +30,7 @@ _OFFSET = struct.Struct("<i")
 
 def digest_records(fields: Sequence[Field], columns: Sequence[pa.Array[Any]]) -> bytes:
     """The digest of records whose columns are given as their physical types
-    (`compaction.physical`)."""
+    (`records.physical`)."""
     digest = _Digest(_RECORDS)
     digest.number(len(columns))
     for field, column in zip(fields, columns, strict=True):

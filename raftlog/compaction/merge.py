@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from raftlog.checksum import crc32c
 from raftlog.compaction.digest import digest_chunks, digest_records
-from raftlog.compaction.physical import to_physical
 from raftlog.errors import DataLoss, Internal
 from raftlog.machines.schema import Schema
 from raftlog.records.arrow_types import arrow_schema
 from raftlog.records.batch_codec import decode_batch, encode_batch
+from raftlog.records.physical import to_physical
 from raftlog.wire.batch import BatchHeader
 
 COMPRESSION = "zstd"

@@ -13,7 +13,7 @@ INTEGER_MAX = 2**63 - 1
 """The largest number that a packed column of the state holds."""
 
 BATCH_RECORDS_MAX = 2**31 - 1
-"""The most records in one batch. The bound on an entry's bytes is reached long before."""
+"""The most records in one batch. A leader takes far fewer (`raftlog.wire.arrow_message`)."""
 
 BATCH_BYTES_MAX = 2**31 - 1
 """The most body bytes in one batch. The server refuses far smaller ones before the log."""

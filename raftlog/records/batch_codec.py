@@ -18,8 +18,9 @@ from raftlog.checksum import chain, crc32c
 from raftlog.errors import DataLoss, InvalidOption
 from raftlog.machines.schema import RESERVED_NAMES, Field, Schema
 from raftlog.records import byte_planes
-from raftlog.records.arrow_types import arrow_schema, arrow_type, nulls
-from raftlog.wire.arrow_message import BATCH_DECODED_BYTES_MAX, claims_of
+from raftlog.records.arrow_types import arrow_schema, arrow_type, is_list, nulls
+from raftlog.records.physical import check_layout
+from raftlog.wire.arrow_message import BATCH_DECODED_BYTES_MAX, BATCH_ROWS_MAX, claims_of
 from raftlog.wire.batch import BatchHeader, Bound, ColumnChunk, EncodedBatch
 from raftlog.wire.framing import Unreadable
 
@@ -216,34 +217,65 @@ def decode_batch(
     cast. Every chunk's CRC is verified. Without names the batch has no columns, but still its
     `num_rows`.
 
-    Raises `DataLoss` with the column's name if the bytes are not those that the writer sent or
-    claim too much, `MemoryError` where there is too little memory, `InvalidOption` for a name that
-    is no column, and `NotInSchema` for records that `schema` has no place for, which can only be of
-    a later version.
+    Raises `DataLoss` with the column's name if the bytes are not those that the writer sent, or if
+    the named columns take more than `BATCH_DECODED_BYTES_MAX` together, `MemoryError` where there
+    is too little memory, `InvalidOption` for a name that is no column, and `NotInSchema` for
+    records that `schema` has no place for, which can only be of a later version.
     """
     buffer = body if isinstance(body, pa.Buffer) else pa.py_buffer(body)
+    if header.record_count > BATCH_ROWS_MAX:
+        raise DataLoss(
+            what=f"A batch has {header.record_count} records; {BATCH_ROWS_MAX} are allowed."
+        )
     chunks = {chunk.field_id: chunk for chunk in header.columns}
     written = _written(header, latest or schema)
+    asked = [_field(schema, name) for name in names]
+    missing = _missing(header, [each for each in asked if written.field(each.id) is None])
+    room = _Room()
     columns = []
     fields = []
-    for name in names:
-        field = _field(schema, name)
+    for field in asked:
         kind = arrow_type(field.type)
         form = written.field(field.id)
-        if form is not None:
-            stored = arrow_type(form.type)
-            column = _read_column(field, stored, chunks.get(field.id), buffer, header)
-            if form.nullable and not field.nullable and column.null_count:
-                raise NotInSchema(f"  {name}: NOT NULL, and later records have nulls")
-            columns.append(column if stored == kind else _cast(column, field, form, kind))
-        elif field.nullable:
-            columns.append(nulls(header.record_count, kind))
+        if form is None:
+            columns.append(missing[field.id])
         else:
-            raise NotInSchema(f"  {name}: NOT NULL, and later records do not have it")
-        fields.append(pa.field(name, kind, nullable=field.nullable))
+            column = _read_column(form, chunks.get(field.id), buffer, header, room)
+            if form.nullable and not field.nullable and column.null_count:
+                raise NotInSchema(f"  {field.name}: NOT NULL, and later records have nulls")
+            columns.append(column if column.type == kind else _cast(column, field, form, room))
+        fields.append(pa.field(field.name, kind, nullable=field.nullable))
     if not columns:
         return _no_columns(header.record_count)
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+class _Room:
+    """What the columns of a batch may still take, as they are read."""
+
+    def __init__(self) -> None:
+        self._taken = 0
+
+    def take(self, field: Field, byte_count: int) -> None:
+        """Raises `DataLoss` if there is too little left."""
+        self._taken += byte_count
+        if self._taken > BATCH_DECODED_BYTES_MAX:
+            raise DataLoss(
+                what=f"Column {field.name!r} claims {byte_count} bytes decompressed, and the batch "
+                f"{self._taken}; {BATCH_DECODED_BYTES_MAX} are allowed."
+            )
+
+
+def _missing(header: BatchHeader, fields: Sequence[Field]) -> dict[int, pa.Array[Any]]:
+    """Columns that the batch lacks, by field id. Their nulls share one piece of memory."""
+    for field in fields:
+        if not field.nullable:
+            raise NotInSchema(f"  {field.name}: NOT NULL, and later records do not have it")
+    if not fields:
+        return {}
+    kinds = pa.struct([(field.name, arrow_type(field.type)) for field in fields])
+    made: Any = nulls(header.record_count, kinds)
+    return {field.id: made.field(number) for number, field in enumerate(fields)}
 
 
 class NotInSchema(ValueError):
@@ -261,17 +293,38 @@ def _written(header: BatchHeader, latest: Schema) -> Schema:
     return latest.at(version)
 
 
-def _cast(column: pa.Array[Any], field: Field, form: Field, kind: pa.DataType) -> pa.Array[Any]:
+def _cast(column: pa.Array[Any], field: Field, form: Field, room: _Room) -> pa.Array[Any]:
     """The values of the type that they were written in as those of another that it widened from,
     or to."""
     differs = f"  {field.name}: {field.type}, and later records have {form.type}"
+    kind = arrow_type(field.type)
+    room.take(field, _bytes_as(column, kind))
     try:
         found = column.cast(kind)
+    except pa.ArrowMemoryError:
+        raise
     except pa.ArrowException as error:
         raise NotInSchema(f"{differs}: {error}") from error
     if _rounds(column, found):
         raise NotInSchema(f"{differs}: a value that is none of the narrower type")
     return found
+
+
+def _bytes_as(column: Any, kind: Any) -> int:
+    """Bytes that the column takes at least, once it is cast."""
+    count: int = len(column)
+    if pa.types.is_struct(kind):
+        kinds = [each.type for each in kind]
+        former = min(len(kinds), column.type.num_fields)
+        kept = sum(_bytes_as(column.field(each), kinds[each]) for each in range(former))
+        return kept + sum(nulls(8, each).nbytes * count // 8 for each in kinds[former:])
+    if pa.types.is_map(kind):
+        return int(column.keys.nbytes) + _bytes_as(column.items, kind.item_type)
+    if is_list(kind):
+        return 4 * count + _bytes_as(column.values, kind.value_type)
+    if pa.types.is_primitive(kind):
+        return count * int(kind.bit_width) // 8
+    return int(column.nbytes)
 
 
 def _rounds(before: Any, after: Any) -> bool:
@@ -290,8 +343,9 @@ def _rounds(before: Any, after: Any) -> bool:
 
 
 def _read_column(
-    field: Field, kind: pa.DataType, chunk: ColumnChunk | None, body: pa.Buffer, header: BatchHeader
+    field: Field, chunk: ColumnChunk | None, body: pa.Buffer, header: BatchHeader, room: _Room
 ) -> pa.Array[Any]:
+    """The column as it was written: `field` is that of the batch's version of the schema."""
     if chunk is None:
         raise DataLoss(what=f"Column {field.name!r} is not in the batch.")
     if chunk.position + chunk.length > body.size:
@@ -302,18 +356,16 @@ def _read_column(
         raise DataLoss(
             what=f"Column {field.name!r} has CRC {found:08x} and was written with {chunk.crc:08x}."
         )
+    kind = arrow_type(field.type)
     try:
-        claimed = claims_of(memoryview(data)).decoded_bytes
-        if claimed > BATCH_DECODED_BYTES_MAX:
-            raise DataLoss(
-                what=f"Column {field.name!r} claims {claimed} bytes decompressed; "
-                f"{BATCH_DECODED_BYTES_MAX} are allowed."
-            )
+        room.take(field, claims_of(memoryview(data), field.type).decoded_bytes)
         column = _planes_of(data, kind) if chunk.in_planes else _column_of(data, kind)
-        column.validate()
+        check_layout(column)
     except pa.ArrowMemoryError:
         raise  # the bytes may be right
     except (Unreadable, pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and "alloc" in str(error).lower():
+            raise MemoryError(str(error)) from error  # of lz4 or zstd: the bytes may be right
         raise DataLoss(what=f"Column {field.name!r} is not an Arrow message: {error}.") from error
     if len(column) != header.record_count:
         raise DataLoss(

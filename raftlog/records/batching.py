@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from raftlog.machines.schema import Schema
 from raftlog.records.batch_codec import encode_batch
+from raftlog.wire.arrow_message import BATCH_ROWS_MAX
 from raftlog.wire.batch import EncodedBatch
 
 
@@ -46,39 +47,43 @@ def coalesce(batches: Iterable[pa.RecordBatch], bytes_target: int) -> Iterator[p
     """The same records in the same order, in batches of about `bytes_target` bytes in memory.
 
     Joins small batches until they reach the target, and splits large ones (one record may be
-    larger than the target). Yields no empty batch, and holds back less than one target. All
-    batches have one schema.
+    larger than the target). None has more than `BATCH_ROWS_MAX` records. Yields no empty batch, and
+    holds back less than one target. All batches have one schema.
     """
     assert bytes_target > 0
     waiting: list[pa.RecordBatch] = []
-    waiting_bytes = 0
+    waiting_bytes = waiting_rows = 0
     for batch in batches:
-        for piece in _split(batch, bytes_target):
-            size = piece.nbytes
-            if waiting and waiting_bytes + size > 2 * bytes_target:
+        for piece in split(batch, bytes_target):
+            size, rows = piece.nbytes, piece.num_rows
+            if waiting and (
+                waiting_bytes + size > 2 * bytes_target or waiting_rows + rows > BATCH_ROWS_MAX
+            ):
                 yield _joined(waiting)
-                waiting, waiting_bytes = [], 0
+                waiting, waiting_bytes, waiting_rows = [], 0, 0
             waiting.append(piece)
             waiting_bytes += size
+            waiting_rows += rows
             if waiting_bytes >= bytes_target:
                 yield _joined(waiting)
-                waiting, waiting_bytes = [], 0
+                waiting, waiting_bytes, waiting_rows = [], 0, 0
     if waiting:
         yield _joined(waiting)
 
 
-def _split(batch: pa.RecordBatch, bytes_target: int) -> Iterator[pa.RecordBatch]:
-    """Pieces of at most twice the target or of one record; none for an empty batch."""
+def split(batch: pa.RecordBatch, bytes_target: int) -> Iterator[pa.RecordBatch]:
+    """Pieces of at most `BATCH_ROWS_MAX` records, and of at most twice the target or of one record;
+    none for an empty batch. They share the batch's memory."""
     rows, size = batch.num_rows, batch.nbytes
     if rows == 0:
         return
-    if size <= 2 * bytes_target or rows == 1:
+    if (size <= 2 * bytes_target and rows <= BATCH_ROWS_MAX) or rows == 1:
         yield batch
         return
-    step = -(-rows * bytes_target // size)
+    step = min(-(-rows * bytes_target // max(size, 1)), BATCH_ROWS_MAX)
     for start in range(0, rows, step):
         # Split again: records differ in size, so a piece may still hold most of the bytes.
-        yield from _split(batch.slice(start, step), bytes_target)
+        yield from split(batch.slice(start, step), bytes_target)
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

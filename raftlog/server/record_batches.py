@@ -7,7 +7,7 @@ from raftlog.errors import MalformedRequest, SchemaMismatch, UnknownSchemaVersio
 from raftlog.machines.commands import BatchSummary, TopicInfo
 from raftlog.machines.schema import Field, Schema
 from raftlog.machines.widening import widens_floats
-from raftlog.wire.arrow_message import BATCH_DECODED_BYTES_MAX, claims_of
+from raftlog.wire.arrow_message import BATCH_DECODED_BYTES_MAX, BATCH_ROWS_MAX, claims_of
 from raftlog.wire.batch import BatchHeader, ColumnChunk
 from raftlog.wire.framing import Unreadable
 
@@ -21,19 +21,19 @@ def checked_summary(
     `MalformedRequest`, `UnknownSchemaVersion`, `SchemaMismatch` for a batch that readers could not
     read, or would read as what was not meant: it would be in the log for ever.
     """
-    if batch.record_count < 1:
-        raise _invalid_batch(f"{batch.record_count} records")
-    _check_columns(topic, batch, latest)
+    if not 1 <= batch.record_count <= BATCH_ROWS_MAX:
+        raise _invalid_batch(f"{batch.record_count} records; 1 to {BATCH_ROWS_MAX} are allowed")
+    schema = _checked_schema(topic, batch, latest)
     position = chained = decoded_bytes = 0
     view = memoryview(body)
-    for column in batch.columns:
+    for column, field in zip(batch.columns, schema.fields, strict=True):
         if column.position != position or column.length < 0:
             raise _invalid_batch(f"column {column.field_id} at byte {column.position}")
         position += column.length
         if crc32c(bytes(view[column.position : position])) != column.crc:
             raise _invalid_batch(f"column {column.field_id} whose CRC-32C does not fit")
         chained = chain(chained, column.crc)
-        decoded_bytes += _decoded_bytes(batch, column, view[column.position : position])
+        decoded_bytes += _decoded_bytes(batch, column, field, view[column.position : position])
     if decoded_bytes > BATCH_DECODED_BYTES_MAX:
         raise _invalid_batch(
             f"{decoded_bytes} bytes decompressed; {BATCH_DECODED_BYTES_MAX} are allowed"
@@ -50,10 +50,10 @@ def checked_summary(
     )
 
 
-def _decoded_bytes(batch: BatchHeader, column: ColumnChunk, chunk: memoryview) -> int:
+def _decoded_bytes(batch: BatchHeader, column: ColumnChunk, field: Field, chunk: memoryview) -> int:
     """The column's decompressed size in bytes, as its message claims it."""
     try:
-        claims = claims_of(chunk)
+        claims = claims_of(chunk, field.type)
     except Unreadable as error:
         raise _invalid_batch(f"column {column.field_id} as {error}") from None
     if claims.record_count != batch.record_count:
@@ -61,10 +61,12 @@ def _decoded_bytes(batch: BatchHeader, column: ColumnChunk, chunk: memoryview) -
     return claims.decoded_bytes
 
 
-def _check_columns(topic: TopicInfo, batch: BatchHeader, latest: Schema) -> None:
-    """The batch's columns are those of its version of the schema, and none was dropped or renamed
-    since: nobody could read its values, or they would be in another column than the writer meant.
-    Nor did a float become double: its values may be rounded ones."""
+def _checked_schema(topic: TopicInfo, batch: BatchHeader, latest: Schema) -> Schema:
+    """The batch's version of the schema, which has the batch's columns.
+
+    None of them was dropped or renamed since: readers would miss its values, or find them in
+    another column than the writer meant. Nor did a float become double: its values may be rounded.
+    """
     if batch.schema_version < 1:
         raise _invalid_batch(f"schema version {batch.schema_version}")
     if batch.schema_version > topic.schema.version:
@@ -77,7 +79,7 @@ def _check_columns(topic: TopicInfo, batch: BatchHeader, latest: Schema) -> None
             topic=topic.name, difference=f"columns have field ids {given}, the topic {fields}"
         )
     if schema is latest:
-        return
+        return schema
     if lines := [line for field in schema.fields if (line := _changed(field, latest))]:
         raise SchemaMismatch(
             topic=topic.name,
@@ -85,6 +87,7 @@ def _check_columns(topic: TopicInfo, batch: BatchHeader, latest: Schema) -> None
             advice="Write the columns that the topic has now: describe it again, or restart the "
             "query.",
         )
+    return schema
 
 
 def _changed(field: Field, latest: Schema) -> str | None:

@@ -19,21 +19,27 @@ from typing import NamedTuple
 from raftlog.wire.framing import Unreadable
 
 BATCH_DECODED_BYTES_MAX = 256 * 1024 * 1024
-"""The most bytes that a batch may take decompressed: leaders sum its columns, readers and
-compactions check each one. It is no setting, because the compactions of all replicas must agree."""
+"""The most bytes that the columns of a batch may take decompressed, together. It is no setting,
+because the compactions of all replicas must agree."""
+
+BATCH_ROWS_MAX = 1024 * 1024
+"""The most records of a batch that may be decoded. Values that repeat, nulls and metadata columns
+take memory for each record, and no bytes in the log. No setting, for the same reason."""
 
 _CONTINUATION = 0xFFFF_FFFF
 _PREFIX = struct.Struct("<II")
 _U16, _I32, _U32, _I64 = (struct.Struct(f"<{code}") for code in "HiIq")
 _BUFFER = struct.Struct("<qq")
+_VERSION_5 = 4
+"""Of the enumeration MetadataVersion. In a message of version 4, Arrow looks for the compression in
+the custom metadata as well."""
 _RECORD_BATCH = 3
 """Of the union MessageHeader."""
-_HEADER_TYPE, _HEADER = 1, 2
-"""Fields of the table Message."""
-_LENGTH, _BUFFERS, _COMPRESSION = 0, 2, 3
-"""Fields of the table RecordBatch."""
+_OFFSETS = [struct.Struct(f"<{count}H") for count in range(5)]
 _NOT_COMPRESSED = -1
 """What a buffer of a compressed batch begins with that is stored as it is."""
+_PLANES_BUFFERS_MAX = 2 * 16
+"""Of a column in byte planes (`raftlog.records.byte_planes`)."""
 
 
 class Claims(NamedTuple):
@@ -44,38 +50,47 @@ class Claims(NamedTuple):
     """Decompressed bytes of its buffers."""
 
 
-def claims_of(message: memoryview) -> Claims:
-    """What the message claims. Raises `Unreadable` for one that is no record batch, or whose
-    buffers do not lie in it."""
+def claims_of(message: memoryview, kind: str) -> Claims:
+    """What the message claims.
+
+    Args:
+        message: Of one column, as a client wrote it.
+        kind: The canonical text of the column's type.
+
+    Raises:
+        Unreadable: It is no record batch of version 5, its buffers do not lie in it, or it has more
+            of them than its type could have.
+    """
     try:
-        return _claims_of(message)
+        # Each buffer of a type has more than one character in the type's text.
+        return _claims_of(message, len(kind) + _PLANES_BUFFERS_MAX)
     except (struct.error, IndexError) as error:
         raise Unreadable(f"an Arrow message that is cut off: {error}") from None
 
 
-def _claims_of(message: memoryview) -> Claims:
+def _claims_of(message: memoryview, buffers_max: int) -> Claims:
     continuation, length = _PREFIX.unpack_from(message)
     body_start = _PREFIX.size + length
     if continuation != _CONTINUATION or body_start > len(message):
         raise Unreadable("no Arrow message")
     metadata, body = message[_PREFIX.size : body_start], message[body_start:]
     root = _U32.unpack_from(metadata)[0]
-    kind, header = _field(metadata, root, _HEADER_TYPE), _field(metadata, root, _HEADER)
+    version, kind, header = _fields(metadata, root, 3)
     if not kind or not header or metadata[kind] != _RECORD_BATCH:
         raise Unreadable("an Arrow message that is no record batch")
-    batch = _followed(metadata, header)
-    at, buffers = _field(metadata, batch, _LENGTH), _field(metadata, batch, _BUFFERS)
+    if not version or _U16.unpack_from(metadata, version)[0] != _VERSION_5:
+        raise Unreadable("an Arrow message of another version than 5")
+    at, _, buffers, compression = _fields(metadata, _followed(metadata, header), 4)
     record_count = _I64.unpack_from(metadata, at)[0] if at else 0
-    is_compressed = _field(metadata, batch, _COMPRESSION) > 0
     decoded_bytes = 0
     if buffers:
         first = _followed(metadata, buffers)
         count = _U32.unpack_from(metadata, first)[0]
         rows = metadata[first + _U32.size :][: count * _BUFFER.size]
-        if len(rows) < count * _BUFFER.size:
+        if count > buffers_max or len(rows) < count * _BUFFER.size:
             raise Unreadable(f"an Arrow message with {count} buffers in {len(metadata)} bytes")
         for offset, size in _BUFFER.iter_unpack(rows):
-            decoded_bytes += _decoded_bytes(body, offset, size, is_compressed)
+            decoded_bytes += _decoded_bytes(body, offset, size, compression > 0)
     return Claims(record_count, decoded_bytes)
 
 
@@ -84,6 +99,8 @@ def _decoded_bytes(body: memoryview, offset: int, size: int, is_compressed: bool
         raise Unreadable(f"an Arrow buffer of {size} bytes at {offset} of {len(body)}")
     if not is_compressed or size == 0:
         return size
+    if size < _I64.size:
+        raise Unreadable(f"a compressed Arrow buffer of {size} bytes")
     claimed: int = _I64.unpack_from(body, offset)[0]
     if claimed == _NOT_COMPRESSED:
         return size - _I64.size
@@ -92,16 +109,15 @@ def _decoded_bytes(body: memoryview, offset: int, size: int, is_compressed: bool
     return claimed
 
 
-def _field(metadata: memoryview, table: int, number: int) -> int:
-    """Where a field of a table lies; 0: it has none."""
+def _fields(metadata: memoryview, table: int, count: int) -> list[int]:
+    """Where the first fields of a table lie; 0: it does not have this one."""
     vtable = table - _I32.unpack_from(metadata, table)[0]
     if vtable < 0:
         raise Unreadable("an Arrow message with a table outside of it")
-    entry = 2 * _U16.size + number * _U16.size
-    if entry >= _U16.unpack_from(metadata, vtable)[0]:
-        return 0
-    offset: int = _U16.unpack_from(metadata, vtable + entry)[0]
-    return table + offset if offset else 0
+    # Its size and the table's, then an offset for each field up to the last one that is there.
+    there = min(max((_U16.unpack_from(metadata, vtable)[0] - 3) // _U16.size, 0), count)
+    offsets = _OFFSETS[there].unpack_from(metadata, vtable + 2 * _U16.size)
+    return [table + offset if offset else 0 for offset in offsets] + [0] * (count - there)
 
 
 def _followed(metadata: memoryview, at: int) -> int:

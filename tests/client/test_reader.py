@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
@@ -18,10 +19,12 @@ from raftlog.client.reader import TopicReader
 from raftlog.config import ClientSettings
 from raftlog.core.types import Offset
 from raftlog.machines.commands import TopicInfo
-from raftlog.machines.schema import RESERVED_NAMES
-from raftlog.records.arrow_types import schema_of
+from raftlog.machines.evolution import ADD, ColumnChange, evolved
+from raftlog.machines.schema import RESERVED_NAMES, Schema
+from raftlog.records.arrow_types import arrow_schema, schema_of
 from raftlog.records.batch_codec import encode_batch
 from raftlog.records.conform import conform
+from raftlog.wire.arrow_message import BATCH_DECODED_BYTES_MAX, BATCH_ROWS_MAX
 from raftlog.wire.calls import (
     DESCRIBE_CLUSTER,
     READ,
@@ -170,3 +173,31 @@ def test_a_read_gives_each_record_as_it_was_written(
             batch = batch.set_column(at, "_timestamp", batch.column(at).cast(pa.int64()))
         found += batch.to_pylist()
     assert found == [{name: each.row()[name] for name in columns} for each in records[start:end]]
+
+
+def test_a_batch_that_later_columns_make_large_comes_in_pieces(
+    replica: tuple[Replica, Connection],
+) -> None:
+    """What takes these pieces may copy them."""
+    served, connection = replica
+    before = schema_of("ok BOOLEAN")
+    added = [ColumnChange(action=ADD, name=f"c{each}", type='"long"') for each in range(80)]
+    now = evolved(before, added)
+    assert isinstance(now, Schema), now
+    rows = pa.RecordBatch.from_arrays(
+        [pa.array([True]).take(pa.array([0] * BATCH_ROWS_MAX))], schema=arrow_schema(before)
+    )
+    encoded = encode_batch(rows, before, "none")
+    reply = BatchReply(
+        start=Offset(0),
+        batch=encoded.header,
+        runs=Runs.of_one(count=BATCH_ROWS_MAX, timestamp_us=0, term=1, epoch=-1, writer=""),
+    )
+    served.frames = [Frame(0, BATCH_ROWS_MAX, encode_reply(READ, reply, encoded.body))]
+    reader = TopicReader(connection, replace(TOPIC, schema=now), columns=["_offset", "c0", "c79"])
+    (whole,) = reader.batches(Offset(0), Offset(BATCH_ROWS_MAX), mark=Offset(BATCH_ROWS_MAX))
+    assert whole.num_rows == BATCH_ROWS_MAX
+    reader = TopicReader(connection, replace(TOPIC, schema=now))
+    pieces = list(reader.batches(Offset(0), Offset(BATCH_ROWS_MAX), mark=Offset(BATCH_ROWS_MAX)))
+    assert sum(each.num_rows for each in pieces) == BATCH_ROWS_MAX
+    assert max(each.nbytes for each in pieces) <= BATCH_DECODED_BYTES_MAX < whole.nbytes * 40

@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 
 from raftlog.compaction.digest import digest_records
-from raftlog.compaction.physical import to_physical
 from raftlog.machines.schema import Schema
+from raftlog.records.physical import to_physical
 
 
 def digest_of(schema: Schema, batch: pa.RecordBatch) -> bytes:

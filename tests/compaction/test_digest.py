@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raftlog.compaction.digest import DIGEST_BYTES, digest_chunks
-from raftlog.compaction.physical import to_physical
 from raftlog.machines.schema import Schema
 from raftlog.records.arrow_types import arrow_schema, arrow_type, schema_of
 from raftlog.records.batch_codec import COMPRESSIONS, decode_batch, encode_batch
+from raftlog.records.physical import to_physical
 from tests.compaction.layouts import digest_of, in_a_slice, with_nulls
 from tests.image.row_groups import row_group
 from tests.records.strategies import TYPES, batches, values_of

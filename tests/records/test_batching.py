@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raftlog.records.batching import coalesce
+from raftlog.wire.arrow_message import BATCH_ROWS_MAX
 
 
 def _sizes(count: int, size: int) -> pa.RecordBatch:
@@ -59,3 +60,10 @@ def test_coalescing_gives_out_what_is_ready_before_it_asks_for_more():
     stream = coalesce(endless(), 1000)
     next(stream)
     assert asked == 1
+
+
+def test_no_batch_has_more_records_than_may_be_decoded():
+    truths = pa.record_batch([pa.array([True] * (BATCH_ROWS_MAX + 1))], names=["a"])
+    found = list(coalesce([truths] * 3, 1 << 30))
+    assert sum(batch.num_rows for batch in found) == 3 * truths.num_rows
+    assert max(batch.num_rows for batch in found) <= BATCH_ROWS_MAX

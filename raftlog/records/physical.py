@@ -59,11 +59,16 @@ def _physical_field(field: pa.Field[Any]) -> pa.Field[Any]:
 
 
 def to_physical(column: pa.Array[Any]) -> pa.Array[Any]:
-    """The column as its physical type, of the same memory.
+    """The column as its physical type, of the same memory."""
+    kind = physical_type(column.type)
+    return column if column.type == kind else column.view(kind)
 
-    Every offset is checked. Raises pa.ArrowInvalid where one lies outside the column: a client
-    may have written anything, and Arrow itself would read beyond the column's memory.
+
+def check_layout(column: pa.Array[Any]) -> None:
+    """Check every offset of a column that a client wrote, at all levels.
+
+    Raises pa.ArrowInvalid where one lies outside of the column: Arrow itself would read beyond the
+    column's memory. Text need not be UTF-8.
     """
-    viewed = column.view(physical_type(column.type))
-    viewed.validate(full=True)
-    return viewed
+    column.validate()  # else a view of it is not safe
+    to_physical(column).validate(full=True)
