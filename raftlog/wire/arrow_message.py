@@ -27,7 +27,9 @@ BATCH_ROWS_MAX = 1024 * 1024
 take memory for each record, and no bytes in the log. No setting, for the same reason."""
 
 _CONTINUATION = 0xFFFF_FFFF
-_PREFIX = struct.Struct("<II")
+_PREFIX = struct.Struct("<III")
+"""Of a message, with the offset of the first table, at which the metadata begin."""
+_METADATA_START = 8
 _U16, _I32, _U32, _I64 = (struct.Struct(f"<{code}") for code in "HiIq")
 _BUFFER = struct.Struct("<qq")
 _VERSION_5 = 4
@@ -35,7 +37,7 @@ _VERSION_5 = 4
 the custom metadata as well."""
 _RECORD_BATCH = 3
 """Of the union MessageHeader."""
-_OFFSETS = [struct.Struct(f"<{count}H") for count in range(5)]
+_THREE, _FOUR = struct.Struct("<3H"), struct.Struct("<4H")
 _NOT_COMPRESSED = -1
 """What a buffer of a compressed batch begins with that is stored as it is."""
 _PLANES_BUFFERS_MAX = 2 * 16
@@ -69,39 +71,41 @@ def claims_of(message: memoryview, kind: str) -> Claims:
 
 
 def _claims_of(message: memoryview, buffers_max: int) -> Claims:
-    continuation, length = _PREFIX.unpack_from(message)
-    body_start = _PREFIX.size + length
+    continuation, length, root = _PREFIX.unpack_from(message)
+    body_start = _METADATA_START + length
     if continuation != _CONTINUATION or body_start > len(message):
         raise Unreadable("no Arrow message")
-    metadata, body = message[_PREFIX.size : body_start], message[body_start:]
-    root = _U32.unpack_from(metadata)[0]
-    version, kind, header = _fields(metadata, root, 3)
+    metadata = message[_METADATA_START:body_start]
+    version, kind, header = _fields(metadata, root, _THREE)
     if not kind or not header or metadata[kind] != _RECORD_BATCH:
         raise Unreadable("an Arrow message that is no record batch")
-    if not version or _U16.unpack_from(metadata, version)[0] != _VERSION_5:
+    if not version or metadata[version] != _VERSION_5 or metadata[version + 1]:
         raise Unreadable("an Arrow message of another version than 5")
-    at, _, buffers, compression = _fields(metadata, _followed(metadata, header), 4)
+    at, _, buffers, compression = _fields(metadata, _followed(metadata, header), _FOUR)
     record_count = _I64.unpack_from(metadata, at)[0] if at else 0
+    if not buffers:
+        return Claims(record_count, 0)
+    first = _followed(metadata, buffers)
+    count = _U32.unpack_from(metadata, first)[0]
+    rows = metadata[first + _U32.size :][: count * _BUFFER.size]
+    if count > buffers_max or len(rows) < count * _BUFFER.size:
+        raise Unreadable(f"an Arrow message with {count} buffers in {len(metadata)} bytes")
+    body_bytes = len(message) - body_start
     decoded_bytes = 0
-    if buffers:
-        first = _followed(metadata, buffers)
-        count = _U32.unpack_from(metadata, first)[0]
-        rows = metadata[first + _U32.size :][: count * _BUFFER.size]
-        if count > buffers_max or len(rows) < count * _BUFFER.size:
-            raise Unreadable(f"an Arrow message with {count} buffers in {len(metadata)} bytes")
-        for offset, size in _BUFFER.iter_unpack(rows):
-            decoded_bytes += _decoded_bytes(body, offset, size, compression > 0)
+    for offset, size in _BUFFER.iter_unpack(rows):
+        if offset < 0 or size < 0 or offset + size > body_bytes:
+            raise Unreadable(f"an Arrow buffer of {size} bytes at {offset} of {body_bytes}")
+        if compression and size:
+            decoded_bytes += _decompressed_bytes(message, body_start + offset, size)
+        else:
+            decoded_bytes += size
     return Claims(record_count, decoded_bytes)
 
 
-def _decoded_bytes(body: memoryview, offset: int, size: int, is_compressed: bool) -> int:
-    if offset < 0 or size < 0 or offset + size > len(body):
-        raise Unreadable(f"an Arrow buffer of {size} bytes at {offset} of {len(body)}")
-    if not is_compressed or size == 0:
-        return size
+def _decompressed_bytes(message: memoryview, position: int, size: int) -> int:
     if size < _I64.size:
         raise Unreadable(f"a compressed Arrow buffer of {size} bytes")
-    claimed: int = _I64.unpack_from(body, offset)[0]
+    claimed: int = _I64.unpack_from(message, position)[0]
     if claimed == _NOT_COMPRESSED:
         return size - _I64.size
     if claimed < 0:
@@ -109,15 +113,25 @@ def _decoded_bytes(body: memoryview, offset: int, size: int, is_compressed: bool
     return claimed
 
 
-def _fields(metadata: memoryview, table: int, count: int) -> list[int]:
-    """Where the first fields of a table lie; 0: it does not have this one."""
+def _fields(metadata: memoryview, table: int, offsets: struct.Struct) -> list[int]:
+    """Where the first fields of a table lie, as many as there are `offsets`; 0: it has none such.
+
+    A table begins with where its vtable is: that one's size, the table's, and the offset of each
+    field up to the last one that is there.
+    """
     vtable = table - _I32.unpack_from(metadata, table)[0]
     if vtable < 0:
         raise Unreadable("an Arrow message with a table outside of it")
-    # Its size and the table's, then an offset for each field up to the last one that is there.
-    there = min(max((_U16.unpack_from(metadata, vtable)[0] - 3) // _U16.size, 0), count)
-    offsets = _OFFSETS[there].unpack_from(metadata, vtable + 2 * _U16.size)
-    return [table + offset if offset else 0 for offset in offsets] + [0] * (count - there)
+    size = _U16.unpack_from(metadata, vtable)[0]
+    start = vtable + 2 * _U16.size
+    if size < 2 * _U16.size + offsets.size:
+        if size % _U16.size:
+            raise Unreadable("an Arrow message with half an offset")
+        there = bytes(metadata[start : max(start, vtable + size)])
+        found = offsets.unpack(there.ljust(offsets.size, b"\0"))
+    else:
+        found = offsets.unpack_from(metadata, start)
+    return [table + offset if offset else 0 for offset in found]
 
 
 def _followed(metadata: memoryview, at: int) -> int:
