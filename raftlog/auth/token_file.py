@@ -18,6 +18,7 @@ from typing import Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from raftlog.auth.principals import Caller, PrincipalType, token_group, token_principal
+from raftlog.auth.token_uses import TokenUses, uses_file
 from raftlog.changing_files import Latest, only_writer, replace_whole
 from raftlog.errors import InvalidOption
 from raftlog.redaction import without_keys
@@ -144,9 +145,11 @@ class TokenFile:
         file: Path,
         on_problem: Callable[[str], None],
         on_change: Callable[[Sequence[KnownToken], Sequence[KnownToken]], None] = lambda *_: None,
+        on_uses_lost: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Reads it; `on_problem` is told what is wrong with a later one, `on_change` which tokens
-        came and which went. Raises `InvalidOption`."""
+        came and which went, `on_uses_lost` why their uses are not written. Raises
+        `InvalidOption`."""
 
         def later() -> dict[str, KnownToken]:
             try:
@@ -159,19 +162,25 @@ class TokenFile:
             before = self._known.before
             came = [found[key] for key in found.keys() - before.keys()]
             on_change(came, [before[key] for key in before.keys() - found.keys()])
+            self._uses.write_soon()  # without those of tokens that went
             return found
 
         self._known = Latest([str(file)], later, on_problem, first=partial(_by_digest, file))
+        self._uses = TokenUses(uses_file(file), self._ids, on_uses_lost)
 
     def caller(self, token: str) -> Caller | None:
         """Whose token it is; None: nobody's, or it has ended."""
         known = self._known.now().get(digest(token))
         if known is None or (known.ends is not None and known.ends <= datetime.now(UTC)):
             return None
+        self._uses.note(known.id)
         return Caller(
             principal=known.principal,
             groups=frozenset(map(token_group, known.groups)),
         )
+
+    def _ids(self) -> list[str]:
+        return [each.id for each in self._known.before.values()]
 
 
 def _by_digest(file: Path) -> dict[str, KnownToken]:

@@ -66,22 +66,56 @@ def add(
 
 @app.command(name="list")
 def show(
-    context: typer.Context, file: FileOption = None, output: FormatOption = Format.TABLE
+    context: typer.Context,
+    file: FileOption = None,
+    used: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A copy of another node's <tokens_file>.used; repeatable.", show_default=False
+        ),
+    ] = None,
+    output: FormatOption = Format.TABLE,
 ) -> None:
-    """Show whose tokens there are, and until when they count."""
-    from raftlog.auth.token_file import read_tokens
+    """Show whose tokens there are, until when they count, and when they were last used.
 
-    known = read_tokens(_file(context, file))
+    Each node writes the uses that it sees beside its copy of the file, to the hour (UTC). Here are
+    those of this node, and of the nodes whose files are given with --used.
+    """
+    from raftlog.auth.token_file import read_tokens
+    from raftlog.auth.token_uses import latest, read_uses, uses_file
+
+    where = _file(context, file)
+    known = read_tokens(where)
+    for each in used or ():
+        if not each.is_file():
+            raise InvalidOption(
+                option="--used", problem=f"names {each}, which is no file", advice="Copy it first."
+            )
+    uses = latest(map(read_uses, (uses_file(where), *(used or ()))))
     if output is Format.JSON:
         shown = {"identity", "groups", "made", "ends"}
         show_json(
-            [{"id": each.id, **each.model_dump(mode="json", include=shown)} for each in known]
+            [
+                {
+                    "id": each.id,
+                    **each.model_dump(mode="json", include=shown),
+                    "used": f"{uses[each.id]:%Y-%m-%dT%H:%MZ}" if each.id in uses else None,
+                }
+                for each in known
+            ]
         )
         return
     show_table(
-        ["ID", "IDENTITY", "GROUPS", "MADE", "ENDS"],
+        ["ID", "IDENTITY", "GROUPS", "MADE", "ENDS", "LAST USED"],
         [
-            [each.id, each.identity, ", ".join(each.groups), f"{each.made:%Y-%m-%d}", _end(each)]
+            [
+                each.id,
+                each.identity,
+                ", ".join(each.groups),
+                f"{each.made:%Y-%m-%d}",
+                _end(each),
+                f"{uses[each.id]:%Y-%m-%d %H:%M} UTC" if each.id in uses else "-",
+            ]
             for each in known
         ],
     )

@@ -114,6 +114,7 @@ class Authenticator:
                 Path(settings.tokens_file),
                 lambda problem: log.error("new file of tokens refused", cause=problem),
                 functools.partial(_note_tokens, audit),
+                lambda problem: log.warning("uses of tokens not written", cause=problem),
             )
         if settings.oidc_issuer:
             self._access_tokens = AccessTokens(

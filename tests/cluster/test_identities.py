@@ -22,7 +22,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from raftlog.auth.principals import Caller
-from raftlog.auth.token_file import remove_tokens
+from raftlog.auth.token_file import read_tokens, remove_tokens
+from raftlog.auth.token_uses import read_uses, uses_file
 from raftlog.certificates import make_certificates
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
@@ -324,6 +325,16 @@ def test_a_token_says_who_calls_until_it_is_taken_away(
     assert "caller refused" in logs
     assert token not in logs
     assert ended not in logs
+
+
+def test_nodes_write_when_a_token_was_last_used(cluster: ProcessCluster, tokens_file: Path) -> None:
+    """That of the operator, by which this cluster is asked whether it is ready."""
+    operator = next(each for each in read_tokens(tokens_file) if each.identity == "operator")
+
+    def used() -> bool:
+        return operator.id in read_uses(uses_file(tokens_file))
+
+    wait_for(used, "the use of a token", PATIENCE_S)
 
 
 def knows(caller: LogClient) -> bool:
