@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from raftlog.auth.token_file import KnownToken
 
 app = typer.Typer(
-    help="Tokens by which callers say who they are. Run it where auth.tokens_file is.",
+    help="Bearer tokens of callers. Run it where auth.tokens_file is.",
     no_args_is_help=True,
 )
 
 DAYS_MAX = 3650
 
 NameArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="The identity.", show_default=False)
+    str, typer.Argument(metavar="NAME", help="Its principal is token:NAME.", show_default=False)
 ]
 FileOption = Annotated[
     Path | None,
@@ -40,20 +40,20 @@ def add(
     name: NameArgument,
     group: Annotated[
         list[str] | None,
-        typer.Option(help="A group that it belongs to; repeatable.", show_default=False),
+        typer.Option(
+            help="A group that it belongs to, as group:token:GROUP; repeatable.", show_default=False
+        ),
     ] = None,
     days: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=DAYS_MAX, help="How long it counts. Default: always.", show_default=False
-        ),
+        typer.Option(min=1, max=DAYS_MAX, help="Lifetime. Default: no expiry.", show_default=False),
     ] = None,
     file: FileOption = None,
 ) -> None:
-    """Make a token for an identity, and print it: it is kept nowhere, only its hash in the file.
+    """Make a token of the principal token:NAME, and print it. The file keeps only its hash.
 
-    An identity may have several: add the new one, hand it out, and take the old ones away when
-    nobody shows them any more.
+    A name may have several: add the new one, hand it out, and remove the old ones when they are
+    no longer used (`raftlog tokens list`).
     """
     from raftlog.auth.token_file import add_token
 
@@ -76,7 +76,7 @@ def show(
     ] = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
-    """Show whose tokens there are, until when they count, and when they were last used.
+    """List the tokens, when they expire, and when they were last used.
 
     Each node writes the uses that it sees beside its copy of the file, to the hour (UTC). Here are
     those of this node, and of the nodes whose files are given with --used.
@@ -106,7 +106,7 @@ def show(
         )
         return
     show_table(
-        ["ID", "IDENTITY", "GROUPS", "MADE", "ENDS", "LAST USED"],
+        ["ID", "NAME", "GROUPS", "MADE", "ENDS", "LAST USED"],
         [
             [
                 each.id,
@@ -133,7 +133,7 @@ def remove(
     ] = None,
     file: FileOption = None,
 ) -> None:
-    """Take the tokens of an identity away, or one of them: nodes reject them within seconds."""
+    """Remove the tokens of a name, or one of them: nodes reject them within seconds."""
     from raftlog.auth.token_file import remove_tokens
 
     where = _file(context, file)
