@@ -8,7 +8,6 @@ version that this one does not know are ignored, unless they are the whole messa
 from __future__ import annotations
 
 from raftlog.wire.codec_calls import (
-    ERROR_BYTES_MAX,
     ERROR_METADATA_KEY,
     decode_error,
     decode_reply,
@@ -35,6 +34,7 @@ from raftlog.wire.codec_peers import (
 )
 from raftlog.wire.codec_predicates import predicate_of_text, predicate_text
 from raftlog.wire.codec_states import GroupState, decode_state, encode_state
+from raftlog.wire.codec_texts import ERROR_BYTES_MAX
 
 __all__ = [
     "GroupState",

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from google.protobuf.message import Message
-
 from raftlog.core.types import Offset
 from raftlog.errors import MalformedRequest, RaftlogError, from_wire
-from raftlog.machines.limits import INTEGER_MAX, TEXT_CHARACTERS_MAX
+from raftlog.machines.limits import INTEGER_MAX
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.calls import CALLS, BatchReply, BodyCall, Call, Reply, Request, StreamedCall
 from raftlog.wire.codec_runs import decode_runs, encode_runs
+from raftlog.wire.codec_texts import ERROR_BYTES_MAX, text_check
 from raftlog.wire.codec_values import (
     CONVERSIONS,
     UNREADABLE,
@@ -25,23 +24,8 @@ from raftlog.wire.runs import Runs
 
 V = TypeVar("V")
 
-_TYPE_CHARACTERS_MAX = 256 * 1024
-"""The most characters of a type's text: that of a struct of a thousand fields is a third of it."""
-TEXTS_MAX = {
-    "type": _TYPE_CHARACTERS_MAX,
-    # The next text behind a key is one character longer.
-    "start": TEXT_CHARACTERS_MAX + 1,
-    "end": TEXT_CHARACTERS_MAX + 1,
-}
-"""By the field's name; any other text has at most `TEXT_CHARACTERS_MAX` characters."""
-_BY_HAND = pb.BatchHeader.DESCRIPTOR
-"""Its only texts are bounds, of which some come for each column: `get_bound` looks at them."""
-
 ERROR_METADATA_KEY = "raftlog-error-bin"
 """The key of an encoded error in grpc's trailing metadata; `-bin` keeps its bytes as they are."""
-
-ERROR_BYTES_MAX = 6 * 1024
-"""An encoded error stays below this: grpc refuses metadata of 8 KiB and more."""
 
 REQUEST_HEADER_BYTES_MAX = 2 * 1024 * 1024
 """Bytes of a request beside its body, at most. The largest sound ones name 20,000 attempts of an
@@ -86,28 +70,10 @@ def _decode(
         if body and not may_have_body:
             raise Unreadable(f"{kind.__name__} comes with a body of {len(body)} bytes")
         message = getattr(pb, kind.__name__).FromString(header)
-        if header_bytes_max is not None:
-            _check_texts(message)
+        text_check(message.DESCRIPTOR)(message)
         return _CONVERSIONS[kind].decode(message), body
     except UNREADABLE as error:
         raise malformed(name, error) from error
-
-
-def _check_texts(message: Message) -> None:
-    """Raise `Unreadable` for a text that is longer than any that a node takes, before anything is
-    done with it: searched, compared, logged, or repeated in an error."""
-    waiting = [message]
-    while waiting:
-        each = waiting.pop()
-        for field, value in each.ListFields():
-            if field.type == field.TYPE_STRING:
-                most = TEXTS_MAX.get(field.name, TEXT_CHARACTERS_MAX)
-                longest = max(map(len, value)) if field.is_repeated else len(value)
-                if longest > most:
-                    where = f"{each.DESCRIPTOR.name}.{field.name}"
-                    raise Unreadable(f"{where} has {longest} characters; {most} are allowed")
-            elif field.type == field.TYPE_MESSAGE and field.message_type is not _BY_HAND:
-                waiting.extend(value if field.is_repeated else [value])
 
 
 def encode_error(error: RaftlogError) -> bytes:
@@ -131,6 +97,7 @@ def decode_error(data: bytes) -> RaftlogError:
     """The typed error; one of an unknown code becomes `Internal`. Raises `MalformedRequest`."""
     try:
         message = pb.Error.FromString(data)
+        text_check(message.DESCRIPTOR)(message)
         error = from_wire(message.code, {value.name: value.text for value in message.values})
     except (*UNREADABLE, ValueError) as problem:
         raise malformed("error", problem) from problem

@@ -6,6 +6,7 @@ from array import array
 
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.codec_runs import decode_runs, encode_runs
+from raftlog.wire.codec_texts import text_check
 from raftlog.wire.codec_values import UNREADABLE, decode_header, encode_header, malformed
 from raftlog.wire.framing import Unreadable
 from raftlog.wire.history import HistoryFooter, RowGroupDescription
@@ -28,6 +29,7 @@ def decode_description(data: bytes) -> RowGroupDescription:
     """What `encode_description` was given. Raises `MalformedRequest`."""
     try:
         message = pb.RowGroupDescription.FromString(data)
+        text_check(message.DESCRIPTOR)(message)
         header = decode_header(message.header)
         return RowGroupDescription(
             header=header,

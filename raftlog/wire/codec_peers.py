@@ -31,10 +31,11 @@ from raftlog.core.messages import (
 )
 from raftlog.core.types import Entry, EntryKind, LogIndex, Payload, Term
 from raftlog.wire import raftlog_pb2 as pb
+from raftlog.wire.codec_texts import has_texts, text_check
 from raftlog.wire.codec_values import CONVERSIONS, UNREADABLE, malformed
 from raftlog.wire.framing import Assembly, Unreadable, join, split
 from raftlog.wire.mapping import Conversion
-from raftlog.wire.peer_greetings import STAMP_CHARACTERS_MAX, PeerHello, PeerWelcome
+from raftlog.wire.peer_greetings import PeerHello, PeerWelcome
 from raftlog.wire.traced import CARRIED_MAX, TRACED_MAX, TracedEntry
 
 V = TypeVar("V", PeerHello, PeerWelcome)
@@ -96,6 +97,7 @@ def _decode_frame(data: bytes) -> tuple[list[PeerMessage], list[TracedEntry]]:
             elif name == "heartbeat":
                 found.append(_get_heartbeat(message.heartbeat))
             elif name == "image_chunk":
+                _TEXT_CHECKS[name](message.image_chunk)
                 chunk, position = _get_chunk(message.image_chunk, data, position)
                 found.append(chunk)
             elif name == "entry_reply":
@@ -107,7 +109,10 @@ def _decode_frame(data: bytes) -> tuple[list[PeerMessage], list[TracedEntry]]:
             elif name is None:
                 raise Unreadable("a message of an unknown kind")
             else:
-                found.append(_DECODERS[name](getattr(message, name)))
+                other = getattr(message, name)
+                if name in _TEXT_CHECKS:
+                    _TEXT_CHECKS[name](other)
+                found.append(_DECODERS[name](other))
         if position != len(data):
             raise Unreadable(f"{len(data) - position} bytes follow the last entry")
         return found, [_get_traced(each) for each in frame.traced[:TRACED_MAX]]
@@ -143,14 +148,7 @@ def encode_hello(hello: PeerHello) -> bytes:
 
 def decode_hello(data: bytes) -> PeerHello:
     """Raises `MalformedRequest`."""
-    hello = _decode_alone(data, pb.PeerHello, _HELLO)
-    _check_format(hello.format)
-    return hello
-
-
-def _check_format(stamp: str) -> None:
-    if len(stamp) > STAMP_CHARACTERS_MAX:
-        raise malformed(_CALL, Unreadable(f"a format of {len(stamp)} characters"))
+    return _decode_alone(data, pb.PeerHello, _HELLO)
 
 
 def encode_welcome(welcome: PeerWelcome) -> bytes:
@@ -161,7 +159,6 @@ def encode_welcome(welcome: PeerWelcome) -> bytes:
 def decode_welcome(data: bytes) -> PeerWelcome:
     """Raises `MalformedRequest`."""
     welcome = _decode_alone(data, pb.PeerWelcome, _WELCOME)
-    _check_format(welcome.format)
     if welcome.message_bytes_max < _MESSAGE_BYTES_MIN:
         problem = f"a peer that takes messages of {welcome.message_bytes_max} bytes at most"
         raise malformed(_CALL, Unreadable(problem))
@@ -173,7 +170,9 @@ def _decode_alone(data: bytes, message_type: type[Message], conversion: Conversi
         header, body = split(data)
         if body:
             raise Unreadable(f"a greeting comes with a body of {len(body)} bytes")
-        return conversion.decode(message_type.FromString(header))
+        message = message_type.FromString(header)
+        text_check(message_type.DESCRIPTOR)(message)
+        return conversion.decode(message)
     except UNREADABLE as error:
         raise malformed(_CALL, error) from error
 
@@ -409,3 +408,8 @@ _NAMES: dict[type, tuple[str, Conversion[Any]]] = {
     }.items()
 }
 _DECODERS = {name: conversion.decode for name, conversion in _NAMES.values()}
+_PARTS: dict[str, Any] = {
+    field.name: field.message_type for field in pb.PeerMessage.DESCRIPTOR.fields
+}
+_TEXT_CHECKS = {name: text_check(kind) for name, kind in _PARTS.items() if has_texts(kind)}
+"""Of the messages that have texts. Most have none, and a frame has thousands of these."""

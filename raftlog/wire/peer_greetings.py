@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 from raftlog.core.types import NodeId
 
-STAMP_CHARACTERS_MAX = 64
-"""The most characters of a greeting's format: a longer one is malformed."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerHello:

@@ -152,9 +152,9 @@ def test_a_node_does_not_speak_to_a_peer_that_answers_with_another_format(stamp:
 
 def test_a_greeting_with_an_endless_format_is_malformed() -> None:
     endless = "9" * 65
-    with pytest.raises(MalformedRequest, match="a format of 65 characters"):
+    with pytest.raises(MalformedRequest, match="format has 65 characters"):
         decode_hello(encode_hello(replace(hello(), format=endless)))
-    with pytest.raises(MalformedRequest, match="a format of 65 characters"):
+    with pytest.raises(MalformedRequest, match="format has 65 characters"):
         decode_welcome(encode_welcome(replace(Receiver().welcome(), format=endless)))
 
 

@@ -38,6 +38,7 @@ from raftlog.wire.codec import (
 from raftlog.wire.history import HistoryFooter, RowGroupDescription
 from raftlog.wire.peer_greetings import PeerHello
 from raftlog.wire.runs import Runs
+from raftlog.wire.traced import TracedEntry
 from tests.machines.test_state import states
 from tests.wire.strategies import values_of
 
@@ -56,6 +57,14 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
 for _call in CALLS.values():
     DECODERS[f"{_call.name} request"] = lambda data, call=_call: decode_request(call, data)
     DECODERS[f"{_call.name} reply"] = lambda data, call=_call: decode_reply(call, data)
+
+
+def decode_traced(data: bytes) -> list[TracedEntry]:
+    """What a peer's frame says of its traced entries."""
+    frames = PeerFrames()
+    frames.add(data)
+    return frames.traced
+
 
 _DESCRIPTION = RowGroupDescription(
     header=BatchHeader(

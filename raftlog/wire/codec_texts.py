@@ -1,0 +1,122 @@
+"""Private to `raftlog.wire`: how long each text may be that comes in a call, a reply, a refusal or
+a message between nodes. It is checked when the message is decoded, before anything is done with
+the text: searched, compared, logged, or repeated in an error.
+
+Commands of the log and states of machines are not checked here. Every replica must apply the same
+entry in the same way, so a machine refuses what is too long (`raftlog.machines.validity`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor
+
+from raftlog.machines.kv_commands import SESSION_CHARACTERS
+from raftlog.machines.limits import KEY_CHARACTERS_MAX, TEXT_CHARACTERS_MAX
+from raftlog.stored_values import NAME_MAX
+from raftlog.wire import raftlog_pb2 as pb
+from raftlog.wire.framing import Unreadable
+from raftlog.wire.traced import CARRIED_MAX
+
+ERROR_BYTES_MAX = 6 * 1024
+"""An encoded error stays below this: grpc refuses metadata of 8 KiB and more."""
+
+_ID_MAX = 64
+"""Ids that a node draws at random, and the stamp of its format."""
+_ADDRESS_MAX = 262
+"""A host of 253 characters, brackets, and a port."""
+_TYPE_MAX = 256 * 1024
+"""The text of a struct of a thousand fields is a third of it."""
+_PROSE_MAX = 64 * 1024
+"""An error's text, or a path, for people."""
+
+_FIELDS = (
+    # Names, and words of which there are a few.
+    (NAME_MAX, "action attempt code history incarnation kind name operator producer"),
+    (NAME_MAX, "refused role scrub state state_hash topic version"),
+    # What Spark or a user calls a writer and its runs, principals, and what else a machine takes.
+    (TEXT_CHARACTERS_MAX, "after held_for names owner plan query_id rack racks run stream"),
+    (TEXT_CHARACTERS_MAX, "stream_run to writer Field.name FormerField.name ColumnChange.name"),
+    (TEXT_CHARACTERS_MAX, "ColumnReference.name Prefix.prefix caller caller_groups former"),
+    (KEY_CHARACTERS_MAX, "key prefix"),
+    # A range of keys may end at the next text behind the longest key.
+    (KEY_CHARACTERS_MAX + 1, "start end"),
+    (SESSION_CHARACTERS, "session ends"),
+    (CARRIED_MAX, "carried"),
+    (_ID_MAX, "boot_id cluster_id format store_uuid"),
+    (_ADDRESS_MAX, "address leader_address"),
+    (_TYPE_MAX, "type"),
+    (ERROR_BYTES_MAX, "ErrorValue.text"),
+    (_PROSE_MAX, "damage_latest disk_full folder problem"),
+)
+"""By the field's name, or for one kind of message alone by that and the field's name."""
+_LIMITS = {field: most for most, fields in _FIELDS for field in fields.split()}
+
+
+def text_limit(kind: str, field: str) -> int:
+    """The most characters of the field's text. Raises `KeyError` for one that has no limit yet."""
+    own = f"{kind}.{field}"
+    return _LIMITS[own] if own in _LIMITS else _LIMITS[field]
+
+
+class _TextCheck:
+    """Checks the texts of messages of one kind, and of the messages in them."""
+
+    def __init__(self, kind: Descriptor, known: dict[str, _TextCheck] | None = None) -> None:
+        """`known`: checks by kind. A kind may have messages of its own kind in it."""
+        known = {} if known is None else known
+        known[kind.full_name] = self
+        self._kind = kind.name
+        self._texts: list[tuple[str, int]] = []
+        self._lists: list[tuple[str, int]] = []
+        self._parts: list[tuple[str, _TextCheck]] = []
+        self._members: list[tuple[str, _TextCheck]] = []
+        for field in kind.fields:
+            if field.type == field.TYPE_STRING:
+                texts = self._lists if field.is_repeated else self._texts
+                texts.append((field.name, text_limit(kind.name, field.name)))
+            elif field.message_type is not None and has_texts(field.message_type):
+                of = known.get(field.message_type.full_name)
+                parts = self._members if field.is_repeated else self._parts
+                parts.append((field.name, of or _TextCheck(field.message_type, known)))
+
+    def __call__(self, message: Any) -> None:
+        """Raises `Unreadable` for a text that is too long."""
+        for name, most in self._texts:
+            if len(getattr(message, name)) > most:
+                raise self._too_long(name, getattr(message, name), most)
+        for name, most in self._lists:
+            for text in getattr(message, name):
+                if len(text) > most:
+                    raise self._too_long(name, text, most)
+        for name, check in self._parts:
+            if message.HasField(name):
+                check(getattr(message, name))
+        for name, check in self._members:
+            for member in getattr(message, name):
+                check(member)
+
+    def _too_long(self, name: str, text: str, most: int) -> Unreadable:
+        where = f"{self._kind}.{name}"
+        return Unreadable(f"{where} has {len(text)} characters; {most} are allowed")
+
+
+@cache
+def text_check(kind: Descriptor) -> Callable[[Any], None]:
+    """What checks the texts of a message of this kind."""
+    return _TextCheck(kind)
+
+
+def has_texts(kind: Descriptor, above: tuple[Descriptor, ...] = ()) -> bool:
+    """Whether messages of the kind have texts, besides those that `get_bound` checks, and those of
+    messages `above`, which are looked at there."""
+    if kind is pb.Bound.DESCRIPTOR or kind in above:
+        return False
+    return any(
+        field.type == field.TYPE_STRING
+        or (field.message_type is not None and has_texts(field.message_type, (*above, kind)))
+        for field in kind.fields
+    )

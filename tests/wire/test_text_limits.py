@@ -1,0 +1,158 @@
+"""Every text that comes in a call, a reply or a message between nodes is bounded when it is
+decoded, whichever field it is in; a field that is added needs a limit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from raftlog.errors import MalformedRequest
+from raftlog.machines.limits import KEY_CHARACTERS_MAX, TEXT_CHARACTERS_MAX
+from raftlog.predicates.predicate import OPERATORS
+from raftlog.stored_values import NAME_MAX
+from raftlog.wire import raftlog_pb2 as pb
+from raftlog.wire.calls import CALLS, BodyCall
+from raftlog.wire.codec_texts import _LIMITS, text_limit
+from raftlog.wire.framing import join
+from raftlog.wire.traced import CARRIED_MAX
+from tests.wire.decoders import DECODERS, decode_traced
+
+Path = tuple[FieldDescriptor, ...]
+
+APPLIED = (pb.Command, pb.MachineState)
+"""What the machines judge, of which each replica has to come to the same."""
+SENT = {"peer messages": pb.PeerMessage, "hello": pb.PeerHello, "welcome": pb.PeerWelcome}
+PLAIN = {"error": pb.Error, "row group description": pb.RowGroupDescription}
+"""What comes without a frame."""
+
+
+class Way(NamedTuple):
+    """To a text: which decoder reads it, in what message, through which fields."""
+
+    decoder: str
+    message: Any
+    path: Path
+
+    def __str__(self) -> str:
+        return "-".join((self.decoder.replace(" ", "-"), *(field.name for field in self.path)))
+
+    def encoded(self, text: str) -> bytes:
+        """A message with this text, as the decoder takes it."""
+        message = self.message()
+        _set_text(message, self.path, text)
+        if self.decoder == "peer messages":
+            message = pb.PeerMessages(messages=[message])
+        data: bytes = message.SerializeToString()
+        if self.decoder in PLAIN:
+            return data
+        has_body = isinstance(CALLS.get(self.decoder.removesuffix(" request")), BodyCall)
+        return join(data, b"body" if has_body else b"")
+
+
+def texts_of(kind: Descriptor, above: tuple[Descriptor, ...] = ()) -> Iterator[Path]:
+    """The ways to all texts of a message, each kind of message once on a way."""
+    for field in kind.fields:
+        if field.type == field.TYPE_STRING:
+            yield (field,)
+        elif field.message_type is not None and field.message_type not in (*above, kind):
+            for path in texts_of(field.message_type, (*above, kind)):
+                yield (field, *path)
+
+
+def _set_text(message: Any, path: Path, text: str) -> None:
+    """Set the text at the end of the path, and what the message cannot be without."""
+    _set_required(message)
+    for field in path[:-1]:
+        part = getattr(message, field.name)
+        message = part.add() if field.is_repeated else part
+        message.SetInParent()
+        _set_required(message)
+    if path[-1].is_repeated:
+        getattr(message, path[-1].name).append(text)
+    else:
+        setattr(message, path[-1].name, text)
+
+
+def _set_required(message: Any) -> None:
+    for field in message.DESCRIPTOR.fields:
+        part = None if field.is_repeated or field.containing_oneof else field.message_type
+        if part is not None and part.name != "Bound":
+            getattr(message, field.name).SetInParent()
+    if isinstance(message, pb.Comparison):
+        message.operator = OPERATORS[0]
+
+
+def _decoded() -> Iterator[tuple[str, Any]]:
+    for name, call in CALLS.items():
+        yield f"{name} request", getattr(pb, call.request.__name__)
+        yield f"{name} reply", getattr(pb, call.reply.__name__)
+    yield from (SENT | PLAIN).items()
+
+
+DECODED = dict(_decoded())
+WAYS = [
+    Way(decoder, message, path)
+    for decoder, message in DECODED.items()
+    for path in texts_of(message.DESCRIPTOR)
+]
+
+
+def kinds_of(messages: Any) -> set[str]:
+    """The kinds of messages whose own texts are found in these messages."""
+    paths = (path for each in messages for path in texts_of(each.DESCRIPTOR))
+    return {path[-1].containing_type.name for path in paths}
+
+
+def problem_of(way: Way, text: str) -> str:
+    """Why a message with this text is malformed; "": it is not."""
+    try:
+        DECODERS[way.decoder](way.encoded(text))
+    except MalformedRequest as error:
+        return error.what
+    return ""
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_a_text_is_refused_for_its_length_beyond_its_limit(way: Way) -> None:
+    most = limit_of(way)
+    assert re.search(rf"(of|has) {most + 1} characters", problem_of(way, "x" * (most + 1)))
+    assert "characters" not in problem_of(way, "x" * most)
+
+
+def limit_of(way: Way) -> int:
+    kind, field = way.path[-1].containing_type.name, way.path[-1].name
+    return TEXT_CHARACTERS_MAX if kind == "Bound" else text_limit(kind, field)
+
+
+def test_every_text_of_the_proto_has_a_limit_and_is_decoded_or_applied() -> None:
+    kinds = pb.DESCRIPTOR.message_types_by_name.values()
+    texts = [field for kind in kinds for field in kind.fields if field.type == field.TYPE_STRING]
+    decoded = kinds_of(DECODED.values())
+    by_hand = {"Bound", "TracedEntry"}
+    applied = kinds_of(APPLIED) - decoded
+    assert {field.containing_type.name for field in texts} == decoded | applied | by_hand
+    for field in texts:
+        if field.containing_type.name not in applied | by_hand:
+            assert text_limit(field.containing_type.name, field.name) > 0
+    known = {field.name for field in texts} | {
+        f"{field.containing_type.name}.{field.name}" for field in texts
+    }
+    assert known >= _LIMITS.keys(), "a limit of no field"
+
+
+def test_names_have_the_bound_of_names_and_a_range_of_keys_ends_behind_the_longest() -> None:
+    limits = {(way.decoder, way.path[-1].name): limit_of(way) for way in WAYS}
+    assert limits["CreateTopic request", "incarnation"] == NAME_MAX
+    assert limits["DescribeTopic request", "name"] == NAME_MAX
+    assert limits["Append request", "producer"] == NAME_MAX
+    assert limits["ReadKeys request", "end"] == KEY_CHARACTERS_MAX + 1
+
+
+def test_the_span_of_a_traced_entry_is_cut_so_that_replication_goes_on() -> None:
+    traced = pb.TracedEntry(carried="x" * (CARRIED_MAX + 1))
+    frame = join(pb.PeerMessages(traced=[traced]).SerializeToString())
+    assert [len(each.carried) for each in decode_traced(frame)] == [CARRIED_MAX]
