@@ -6,6 +6,8 @@ import contextlib
 import os
 from pathlib import Path
 
+from pydantic import SecretStr
+
 from raftlog.errors import InvalidOption
 
 SECRET_KINDS = ("file", "env")
@@ -53,7 +55,7 @@ def refuse_bare_token(
         )
 
 
-def read_secret(option: str, reference: str, form: str = "a text") -> str:
+def read_secret(option: str, reference: str, form: str = "a text") -> SecretStr:
     """What stands in the file or variable that `file:PATH` or `env:NAME` names, without white space
     around it. Raises `no_secret`."""
     kind, _, name = reference.partition(":")
@@ -66,7 +68,7 @@ def read_secret(option: str, reference: str, form: str = "a text") -> str:
     secret = (text or "").strip()
     if not secret:
         raise no_secret(option, form)
-    return secret
+    return SecretStr(secret)
 
 
 def no_secret(option: str, form: str) -> InvalidOption:

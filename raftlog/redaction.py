@@ -1,4 +1,10 @@
-"""What somebody gave, for a message about it: without what may be secret in it."""
+"""Texts from outside, for messages about them: without a secret that was put in a wrong place, such
+as a password in an address, a token as a topic's name, or a private key in place of its path.
+
+Secrets in their own places are not searched for: what a setting leads to, a client's token and a
+private key are a `SecretStr` or `SecretBytes` from where they are read to where they are used, so
+no message can contain them.
+"""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeAlias
 import grpc
 import grpc.aio
 import tenacity
+from pydantic import SecretBytes
 
 from raftlog.changing_files import Latest
 from raftlog.config_tls import PemFiles
@@ -46,14 +47,11 @@ def node_of(name: str, cluster_id: str) -> NodeId | None:
 
 
 class Pem(NamedTuple):
-    """What files held at a time. The text is never shown: one of the three is a private key."""
+    """What files held at a time."""
 
     ca: bytes
     cert: bytes
-    key: bytes
-
-    def __repr__(self) -> str:
-        return "Pem(...)"
+    key: SecretBytes
 
 
 class Certificates:
@@ -130,7 +128,8 @@ def _read(files: PemFiles) -> Pem:
 
 
 def _contents(files: PemFiles) -> Pem:
-    return Pem(*(_content(which, path) if path else b"" for which, path in enumerate(files)))
+    ca, cert, key = (_content(which, path) if path else b"" for which, path in enumerate(files))
+    return Pem(ca, cert, SecretBytes(key))
 
 
 def _content(which: int, path: str) -> bytes:
@@ -179,7 +178,7 @@ def port_credentials(certificates: Certificates, *, mutual: bool) -> grpc.Server
 
 def _configuration(pem: Pem, mutual: bool) -> grpc.ServerCertificateConfiguration:
     return grpc.ssl_server_certificate_configuration(
-        [(pem.key, pem.cert)], root_certificates=pem.ca if mutual else None
+        [(pem.key.get_secret_value(), pem.cert)], root_certificates=pem.ca if mutual else None
     )
 
 
@@ -204,4 +203,5 @@ def open_aio_channel(
 
 
 def _channel_credentials(pem: Pem) -> grpc.ChannelCredentials:
-    return grpc.ssl_channel_credentials(pem.ca, pem.key or None, pem.cert or None)
+    key = pem.key.get_secret_value()
+    return grpc.ssl_channel_credentials(pem.ca, key or None, pem.cert or None)

@@ -69,7 +69,7 @@ PACKAGES = {
     "raftlog.extras": Package(anyone=()),
     "raftlog.redaction": Package(anyone=()),
     "raftlog.config_hosts": Package(ours=()),
-    "raftlog.config_secrets": Package(ours=()),
+    "raftlog.config_secrets": Package(ours=(), third_party=("pydantic",)),
     "raftlog.config_metrics": Package(
         ours=(
             "raftlog.config_hosts",
@@ -180,7 +180,7 @@ PACKAGES = {
     ),
     "raftlog.tls": Package(
         ours=("raftlog.changing_files", "raftlog.config_tls", "raftlog.redaction"),
-        third_party=("grpc", "tenacity"),
+        third_party=("grpc", "pydantic", "tenacity"),
     ),
     "raftlog.auth": Package(
         ours=(
@@ -232,7 +232,7 @@ PACKAGES = {
             "raftlog.config_secrets",
             "raftlog.wire.calls",
         ),
-        third_party=("prometheus_client",),
+        third_party=("prometheus_client", "pydantic"),
     ),
     "raftlog.client": Package(
         ours=(
@@ -258,7 +258,7 @@ PACKAGES = {
             *VALUES,
             "raftlog.redaction",
         ),
-        third_party=("grpc", "pyarrow", "tenacity"),
+        third_party=("grpc", "pyarrow", "pydantic", "tenacity"),
     ),
     "raftlog.server": Package(
         ours=(

@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import grpc
 import tenacity
+from pydantic import SecretStr
 
 from raftlog.client.call_errors import typed_error
 from raftlog.client.channels import Channels
 from raftlog.client.forks import in_each_child
 from raftlog.client.retries import Deadline, Failures, is_retriable, pause_s, try_seconds
 from raftlog.client.servers import parse_servers
-from raftlog.client.token import Metadata, Token
+from raftlog.client.token import Token, metadata_of
 from raftlog.client.traces import Traces
 from raftlog.client.zookeeper_servers import Found, ZooKeeperServers
 from raftlog.config import ClientSettings
@@ -104,7 +105,7 @@ class Sent(NamedTuple, Generic[Reply]):
     call: Call[Any, Reply]
     address: str
     future: Any
-    shown: Metadata
+    shown: SecretStr
     span: Span | None
 
     def cancel(self) -> None:
@@ -257,7 +258,7 @@ class Connection:
         shown = self._token.shown()
         span = self.traces.begin(call.name, group, len(data))
         carried = self.traces.metadata(span)
-        future = stub.future(data, try_s, metadata=(*self._cluster, *shown, *carried))
+        future = stub.future(data, try_s, metadata=(*self._cluster, *metadata_of(shown), *carried))
         return Sent(call, address, future, shown, span)
 
     def receive(self, sent: Sent[Reply], group: GroupId) -> Reply:
@@ -282,7 +283,9 @@ class Connection:
         shown = self._token.shown()
         span = self.traces.begin(call.name, getattr(request, "group", None))
         carried = self.traces.metadata(span)
-        replies = stub(data, timeout=timeout_s, metadata=(*self._cluster, *shown, *carried))
+        replies = stub(
+            data, timeout=timeout_s, metadata=(*self._cluster, *metadata_of(shown), *carried)
+        )
         try:
             with self.traces.until_end(span):
                 for data in replies:
@@ -483,7 +486,7 @@ class Connection:
         # It blocks, because grpc starts a thread for the first future of an idle channel.
         stub = self._channels.unary(address, call.name)
         shown = self._token.shown()
-        metadata = (*self._cluster, *shown, *self.traces.metadata())
+        metadata = (*self._cluster, *metadata_of(shown), *self.traces.metadata())
         wait = partial(stub, data, timeout_s, metadata=metadata)
         return self._reply(call, address, shown, wait, group)
 
@@ -491,7 +494,7 @@ class Connection:
         self,
         call: Call[Any, Reply],
         address: str,
-        shown: Metadata,
+        shown: SecretStr,
         wait: Callable[[], bytes],
         group: GroupId | None,
     ) -> Reply:
@@ -513,7 +516,7 @@ class Connection:
         return reply
 
     def _typed(
-        self, address: str, shown: Metadata, error: grpc.RpcError | MalformedRequest
+        self, address: str, shown: SecretStr, error: grpc.RpcError | MalformedRequest
     ) -> RaftlogError:
         typed = typed_error(address, error)
         if isinstance(typed, Unauthenticated) and self._token.changed_since(shown):
@@ -570,7 +573,9 @@ class Connection:
             stub: grpc.UnaryUnaryMultiCallable[bytes, bytes]
             stub = channel.unary_unary(f"/{SERVICE}/{DESCRIBE_CLUSTER.name}")
             try:
-                reply, _ = decode_reply(DESCRIBE_CLUSTER, stub(request, timeout_s, metadata=shown))
+                reply, _ = decode_reply(
+                    DESCRIBE_CLUSTER, stub(request, timeout_s, metadata=metadata_of(shown))
+                )
             except (grpc.RpcError, MalformedRequest) as error:
                 typed = typed_error(address, error)
                 if isinstance(typed, Unauthenticated) and self._token.changed_since(shown):

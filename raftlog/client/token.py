@@ -11,12 +11,14 @@ import subprocess
 import threading
 import time
 
+from pydantic import SecretStr
+
 from raftlog.auth.principals import AUTHORIZATION_METADATA_KEY, BEARER
 from raftlog.client.forks import in_each_child
 from raftlog.config_secrets import TOKEN_ADVICE, read_secret, refuse_no_reference
 from raftlog.errors import InvalidOption
 
-Metadata = tuple[tuple[str, str], ...]
+NO_TOKEN = SecretStr("")
 
 _OPTION = "client.token (in Spark the credential's)"
 _KEPT_S = {"file": 1.0, "env": 0.0, "command": 60.0}
@@ -34,7 +36,7 @@ class Token:
         reference of no known kind. It is not shown: it may be the token itself, by mistake."""
         self._kind, _, self._where = reference.partition(":")
         self._lock = threading.Lock()
-        self._shown: Metadata = ()
+        self._shown = NO_TOKEN
         self._read_at_s = float("-inf")
         in_each_child(self, Token._begin_again)
         refuse_no_reference(_OPTION, reference)
@@ -43,16 +45,16 @@ class Token:
         """In a forked child: another thread of the parent may have held the lock."""
         self._lock = threading.Lock()
 
-    def shown(self) -> Metadata:
-        """What to send with a call. Raises `InvalidOption` if there is no token any more."""
+    def shown(self) -> SecretStr:
+        """What to show with a call. Raises `InvalidOption` if there is no token any more."""
         if not self._kind:
-            return ()
+            return NO_TOKEN
         with self._lock:
             if time.monotonic() >= self._read_at_s + _KEPT_S[self._kind]:
                 self._read()
             return self._shown
 
-    def changed_since(self, shown: Metadata) -> bool:
+    def changed_since(self, shown: SecretStr) -> bool:
         """Whether the token is another one now than what was shown: ask after a refusal. Raises
         `InvalidOption`."""
         if not self._kind:
@@ -64,19 +66,20 @@ class Token:
 
     def _read(self) -> None:
         found = self._found()
-        if not found or not found.isascii() or not found.isprintable():
+        text = found.get_secret_value()
+        if not text or not text.isascii() or not text.isprintable():
             raise InvalidOption(
                 option=_OPTION, problem="does not lead to a token", advice=TOKEN_ADVICE
             )
-        self._shown = ((AUTHORIZATION_METADATA_KEY, f"{BEARER} {found}"),)
+        self._shown = found
         self._read_at_s = time.monotonic()
 
-    def _found(self) -> str:
+    def _found(self) -> SecretStr:
         if self._kind == "command":
-            return self._printed().strip()
+            return self._printed()
         return read_secret(_OPTION, f"{self._kind}:{self._where}", "a token")
 
-    def _printed(self) -> str:
+    def _printed(self) -> SecretStr:
         try:
             words = shlex.split(self._where)
             done = subprocess.run(
@@ -86,10 +89,16 @@ class Token:
             problem = f"names a program that gave no token ({type(error).__name__})"
         else:
             if done.returncode == 0:
-                return done.stdout
+                return SecretStr(done.stdout.strip())
             problem = f"names a program that ended with {done.returncode} in place of a token"
         raise InvalidOption(
             option=_OPTION,
             problem=problem,
             advice="Run it by hand, and see what it needs. What it prints is shown to nobody.",
         )
+
+
+def metadata_of(token: SecretStr) -> tuple[tuple[str, str], ...]:
+    """What to send with a call that shows the token."""
+    text = token.get_secret_value()
+    return ((AUTHORIZATION_METADATA_KEY, f"{BEARER} {text}"),) if text else ()

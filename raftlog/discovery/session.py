@@ -21,6 +21,7 @@ from kazoo.interfaces import IAsyncResult
 from kazoo.protocol.states import ZnodeStat
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
+from pydantic import SecretStr
 
 from raftlog.config_ensemble import (
     CREDENTIALS_FORM,
@@ -75,8 +76,9 @@ class Session:
             settings.zookeeper_credentials if isinstance(settings, DiscoverySettings) else ""
         )
         if credentials:
-            user, password = _credentials(credentials)
-            auth = [("digest", f"{user}:{password}")]
+            known = _credentials(credentials).get_secret_value()
+            user, _, password = known.partition(":")
+            auth = [("digest", known)]
             self.acl = [make_digest_acl(user, password, all=True), *READ_ACL_UNSAFE]
         for key in ("zookeeper_ca_file", "zookeeper_cert_file", "zookeeper_key_file"):
             _check_readable(option, key, getattr(settings, key))
@@ -195,13 +197,14 @@ def connected(settings: EnsembleSettings, *, option: str, timeout_s: float) -> I
         session.close_later()
 
 
-def _credentials(reference: str) -> tuple[str, str]:
-    """(user, password). Never shows either."""
+def _credentials(reference: str) -> SecretStr:
+    """`user:password`, neither of them empty."""
     option, form = "discovery.zookeeper_credentials", CREDENTIALS_FORM
-    user, colon, password = read_secret(option, reference, form).partition(":")
-    if not (user and colon and password):
+    found = read_secret(option, reference, form)
+    user, _, password = found.get_secret_value().partition(":")
+    if not (user and password):
         raise no_secret(option, form)
-    return user, password
+    return found
 
 
 def _bound_answers(client: KazooClient) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
+from pydantic import SecretStr
 
 from raftlog.changing_files import Latest
 from raftlog.config_metrics import Listen, MetricsSettings
@@ -46,7 +47,7 @@ class MetricsPort:
         `InvalidOption` for a certificate or token that cannot be read."""
         token = Latest(
             [settings.token.removeprefix("file:")],
-            lambda: settings.token and read_secret("metrics.token", settings.token),
+            lambda: read_secret("metrics.token", settings.token) if settings.token else None,
             on_problem,
         )
         files = [settings.cert_file, settings.key_file]
@@ -135,13 +136,15 @@ def _tls(settings: MetricsSettings) -> ssl.SSLContext:
     return context
 
 
-def _only_metrics(app: App, latest: Latest[str]) -> App:
+def _only_metrics(app: App, latest: Latest[SecretStr | None]) -> App:
     """The metrics, to who presents the token; nothing else is here."""
 
     def answer(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         token = latest.now()
         given = environ.get("HTTP_AUTHORIZATION", "")
-        if token and not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
+        if token is not None and not hmac.compare_digest(
+            given.encode(), f"Bearer {token.get_secret_value()}".encode()
+        ):
             start("401 Unauthorized", [("WWW-Authenticate", "Bearer"), ("Content-Length", "0")])
             return [b""]
         if environ.get("PATH_INFO") != PATH or environ.get("REQUEST_METHOD") != "GET":

@@ -8,17 +8,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from raftlog.client.connect import connect
-from raftlog.client.token import Token
+from raftlog.client.connection import Sent
+from raftlog.client.token import Token, metadata_of
 from raftlog.config import load
 from raftlog.errors import InvalidOption
+from raftlog.wire.calls import DESCRIBE_CLUSTER
 
 SECRET = "raftlog_hunter2-very-secret"
-
-
-def shown(token: str) -> tuple[tuple[str, str], ...]:
-    return (("authorization", f"Bearer {token}"),)
 
 
 def printing(text: str) -> str:
@@ -32,8 +31,21 @@ def test_a_token_is_read_from_a_file_a_variable_or_a_program(
     (tmp_path / "token").write_text(f" {SECRET}\n")
     monkeypatch.setenv("TOKEN_OF_MINE", SECRET)
     for reference in (f"file:{tmp_path / 'token'}", "env:TOKEN_OF_MINE", printing(SECRET)):
-        assert Token(reference).shown() == shown(SECRET)
-    assert Token("").shown() == ()
+        assert Token(reference).shown() == SecretStr(SECRET)
+    assert metadata_of(SecretStr(SECRET)) == (("authorization", f"Bearer {SECRET}"),)
+    assert metadata_of(Token("").shown()) == ()
+
+
+def test_a_token_that_was_read_shows_in_nothing_that_holds_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TOKEN_OF_MINE", SECRET)
+    for reference in ("env:TOKEN_OF_MINE", printing(SECRET)):
+        token = Token(reference)
+        found = token.shown()
+        sent = Sent(DESCRIBE_CLUSTER, "a:1", None, found, None)
+        held = {name: value for name, value in vars(token).items() if name != "_where"}
+        assert SECRET not in f"{found} {found!r} {sent} {held}"
 
 
 def test_a_file_that_is_replaced_is_noticed_at_the_latest_after_a_refusal(tmp_path: Path) -> None:
@@ -44,9 +56,9 @@ def test_a_file_that_is_replaced_is_noticed_at_the_latest_after_a_refusal(tmp_pa
     assert not token.changed_since(before), "it is the same: to call again is in vain"
     file.write_text("second")
     assert token.changed_since(before)
-    assert token.shown() == shown("second")
+    assert token.shown() == SecretStr("second")
     assert token.changed_since(before), "another thread's call, which was refused as well"
-    assert not token.changed_since(shown("second"))
+    assert not token.changed_since(SecretStr("second"))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +92,7 @@ def test_a_program_without_a_token_is_an_error_that_shows_nothing_of_it(
 
 def test_a_program_is_run_without_a_shell(tmp_path: Path) -> None:
     made = tmp_path / "made"
-    assert Token(f"command:echo a;touch {made}").shown() == shown(f"a;touch {made}")
+    assert Token(f"command:echo a;touch {made}").shown() == SecretStr(f"a;touch {made}")
     assert not made.exists()
 
 
@@ -97,6 +109,6 @@ def test_a_forked_child_shows_the_token_too(tmp_path: Path) -> None:
     with token._lock:  # as if another thread of the parent were reading
         child = os.fork()
         if child == 0:
-            os._exit(0 if token.shown() == shown("first") else 1)
+            os._exit(0 if token.shown() == SecretStr("first") else 1)
         _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
