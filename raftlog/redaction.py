@@ -9,20 +9,19 @@ no message can contain them.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from urllib.parse import unquote
 
 _HIDDEN = "***"
-_USER = re.compile(r"(?is).*(@|%40)")
-"""In an address: a user and a password, which belong into none."""
-_SCHEME = re.compile(r"(?i)[a-z][a-z0-9+.-]+:/{1,3}|//")
-"""How a URI begins, also where somebody left out a slash or the scheme."""
+_SCHEME = re.compile(r"(?i)(?<![a-z0-9+.-])([0-9+.-]*)[a-z][a-z0-9+.-]+:/{1,3}|//")
+"""How a URI begins, also without a slash or the scheme; and what stands before its first letter."""
 _LOCAL_PATH = re.compile(r"\.|/(?!/)")
 _NO_PORT = re.compile(r"(?i)[a-z][a-z0-9+.-]+:/{1,3}[^/:@]+:([^/]*[^/0-9][^/]*)")
 """A URI's host with what is no port: a password without the `@` behind it."""
-_PARAMETER = re.compile(
-    r"(?i)[?&#;]([^=&?#;/]*(?:key|secret|token|password|sig|credential|sas)[^=&?#;/]*)=([^&]+)"
-)
-"""The name and the value of a URI's parameter that may be secret."""
+_PARAMETER = re.compile(r"[?&#;]([^=&?#;/]*)=")
+"""The name of a URI's parameter."""
+_SECRET = re.compile(r"(?i)key|secret|token|password|sig|credential|sas")
+"""What the name of one has in it whose value may be secret."""
 _TELLING_CHARACTERS = 6
 """A shorter secret may be part of a word, and is hidden only where a location has it."""
 _PEM = "-----BEGIN"
@@ -65,10 +64,18 @@ def _without_jwt(run: re.Match[str]) -> str:
 def shown_address(text: str, within: str = "") -> str:
     """What was given as an address, `host:port`. `within`: the list of which it is a part; a
     password may hold what separates such parts."""
-    given = without_keys(within if _USER.match(within) or _PEM in within else text)
+    given = without_keys(within if _of_user(within)[1] or _PEM in within else text)
     if _KEY in given:
         return _KEY
-    return ",".join(map(_shown_part, _USER.sub(rf"{_HIDDEN}\1", given).split(",")))
+    _, at, rest = _of_user(given)
+    return ",".join(map(_shown_part, (f"{_HIDDEN}{at}{rest}" if at else given).split(",")))
+
+
+def _of_user(address: str) -> tuple[str, str, str]:
+    """A user and a password, which belong into no address; the last `@` or `%40`, which ends them;
+    and what follows. "" twice: it has none."""
+    escaped = address.rfind("%40") > address.rfind("@")
+    return address.rpartition("%40" if escaped else "@")
 
 
 def _shown_part(address: str) -> str:
@@ -92,17 +99,28 @@ def without_secrets(text: str, location: str) -> str:
     """
     if _LOCAL_PATH.match(location):
         return text
-    user = _USER.match(_SCHEME.sub("", location, count=1))
-    _, _, password = (user[0].removesuffix(user[1]) if user else "").partition(":")
-    if not user and (host := _NO_PORT.match(location)):
+    user, at, _ = _of_user(_SCHEME.sub(r"\1", location, count=1))
+    _, _, password = user.partition(":")
+    if not at and (host := _NO_PORT.match(location)):
         text = text.replace(f":{host[1]}", f":{_HIDDEN}")
-    found = [password, *(value for _, value in _PARAMETER.findall(location))]
+    found = [password, *_secret_values(location)]
     for secret in filter(None, (form for each in found for form in (each, unquote(each)))):
         for before, after in ((":", "@"), (":", "%40"), ("=", "")):
             text = text.replace(f"{before}{secret}{after}", f"{before}{_HIDDEN}{after}")
         if len(secret) >= _TELLING_CHARACTERS:
             text = text.replace(secret, _HIDDEN)
     return text
+
+
+def _secret_values(location: str) -> Iterator[str]:
+    """The values of a URI's parameters that may be secret. Each ends at the next `&`."""
+    position = 0
+    while name := _PARAMETER.search(location, position):
+        position = name.end()
+        if _SECRET.search(name[1]):
+            begin, end = position, location.find("&", position)
+            position = end if end >= 0 else len(location)
+            yield location[begin:position]
 
 
 def without_controls(text: str) -> str:

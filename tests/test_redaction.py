@@ -26,6 +26,11 @@ KEY = "-----BEGIN PRIVATE KEY-----\nplanted\n-----END PRIVATE KEY-----\n"
         ("//KEY:planted@bucket/a", "//KEY:***@bucket/a"),
         ("file:/a:planted@c/x", "file:/a:***@c/x"),
         ("KEY:planted@c/x", "KEY:***@c/x"),
+        ("1s3://KEY:pw@c/x", "1s3://KEY:***@c/x"),
+        (
+            "s3://b/x?a=1?token=planted&b=?key=&sig=planted",
+            "s3://b/x?a=1?token=***&b=?key=&sig=***",
+        ),
         ("./a:b@c/x", "./a:b@c/x"),
         ("/a:b@c/x", "/a:b@c/x"),
         (

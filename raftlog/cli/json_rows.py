@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from raftlog.cli.json_maps import with_pairs
@@ -46,10 +47,9 @@ def _rounded(text: bytes, schema: pa.Schema) -> str | None:
     """The first integer that its DOUBLE or FLOAT cannot hold: Arrow rounds it unsaid. Only lines
     with an integer that may be one are looked at."""
     kinds = set(map(str, _plain_types(pa.struct(list(schema)))))
-    digits = next((_DIGITS_HELD[kind] for kind in ("float", "double") if kind in kinds), None)
-    if digits is None:
+    long = next((_LONG[kind] for kind in ("float", "double") if kind in kinds), None)
+    if long is None:
         return None
-    long = re.compile(rb"(?<![\w.+-])-?\d{%d,}(?![\w.])" % (digits + 1))
     if long.search(text) is None:
         return None
     for line in filter(long.search, text.splitlines()):
@@ -61,8 +61,11 @@ def _rounded(text: bytes, schema: pa.Schema) -> str | None:
     return None
 
 
-_DIGITS_HELD = {"float": 7, "double": 15}
-"""Every integer with so many digits is a value of the type."""
+_LONG = {
+    "float": re.compile(rb"(?<![\w.+-])-?\d{8,}(?![\w.])"),
+    "double": re.compile(rb"(?<![\w.+-])-?\d{16,}(?![\w.])"),
+}
+"""An integer with more digits than all integers that are values of the type have."""
 
 
 def _plain_types(kind: Any) -> Iterator[pa.DataType]:
@@ -194,8 +197,9 @@ def _misfit(value: object, kind: Any, path: str, *, base64: bool) -> str | None:
 
 
 def _loses_zone(value: object, kind: pa.DataType) -> bool:
-    is_zoned = isinstance(value, str) and re.search(ZONED, value) is not None
-    return is_zoned and is_local_time(kind)
+    if not isinstance(value, str) or not is_local_time(kind):
+        return False
+    return bool(pc.match_substring_regex(pa.scalar(value), ZONED).as_py())
 
 
 def _shortened(given: str) -> str:

@@ -18,7 +18,8 @@ from raftlog.records.arrow_types import is_variant
 from raftlog.records.interval_text import intervals
 
 ZONED = r":.*(Z|[+-]\d\d(:?\d\d)?)$"
-"""A time with its zone. For Python's and for Arrow's regular expressions."""
+"""A time with its zone. For Arrow's regular expressions, which never go back: Python's would, from
+each colon."""
 
 
 def readable_type(kind: pa.DataType) -> pa.DataType:

@@ -33,7 +33,6 @@ CALL_UNKNOWN = "what listens there does not know this call"
 
 UNREADABLE_ANSWER = "what it answers cannot be read: it is no raftlog node, or of another version"
 
-_CLOSED_AT_ONCE = re.compile("failed to connect to all addresses.*Socket closed", re.DOTALL)
 _WANTS_TLS = (
     "it closes the connection at once, as a node with TLS does where client.tls_ca_file "
     "(raftlog.tls.ca.file in Spark) is not given, or no certificate that it trusts "
@@ -104,7 +103,7 @@ def typed_error(address: str, error: grpc.RpcError | MalformedRequest) -> Raftlo
 def _in_our_words(details: str) -> str:
     """What happened on the way to a node. grpc's texts begin with its own parts, and end with the
     operating system's reason."""
-    if _CLOSED_AT_ONCE.search(details):
+    if "Socket closed" in details.partition("failed to connect to all addresses")[2]:
         return _WANTS_TLS
     for theirs, ours in {**_NO_NODE, **_LOST}.items():
         if theirs in details:

@@ -25,7 +25,7 @@ stand for the error's values.
 <!-- Generated: .venv/bin/python -m raftlog.errors > docs/ERRORS.md -->
 """
 
-_BRANCH = re.compile(r"^ *[| ]*(?:\||`)-- (\w+)(?: {2,}(\S.*))?$", re.MULTILINE)
+_BRANCH = re.compile(r"^[| ]*[|`]-- (\w+)(?: {2,}(\S.*))?$", re.MULTILINE)
 """A line of the tree in the docstring of `raftlog.errors`: a name, and a few words on it."""
 
 
