@@ -10,7 +10,7 @@ from raftlog.machines.limits import INTEGER_MAX
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.calls import CALLS, BatchReply, BodyCall, Call, Reply, Request, StreamedCall
 from raftlog.wire.codec_runs import decode_runs, encode_runs
-from raftlog.wire.codec_texts import ERROR_BYTES_MAX, text_check
+from raftlog.wire.codec_texts import ERROR_BYTES_MAX, has_texts, text_check
 from raftlog.wire.codec_values import (
     CONVERSIONS,
     UNREADABLE,
@@ -70,7 +70,8 @@ def _decode(
         if body and not may_have_body:
             raise Unreadable(f"{kind.__name__} comes with a body of {len(body)} bytes")
         message = getattr(pb, kind.__name__).FromString(header)
-        text_check(message.DESCRIPTOR)(message)
+        if kind in _TEXT_CHECKS:
+            _TEXT_CHECKS[kind](message)
         return _CONVERSIONS[kind].decode(message), body
     except UNREADABLE as error:
         raise malformed(name, error) from error
@@ -151,3 +152,6 @@ _CONVERSIONS: dict[type, Conversion[Any]] = {
     if kind is not BatchReply
 }
 _CONVERSIONS[BatchReply] = Conversion(_encode_batch_reply, _decode_batch_reply)
+_KINDS: dict[type, Any] = {kind: getattr(pb, kind.__name__).DESCRIPTOR for kind in _CONVERSIONS}
+_TEXT_CHECKS = {kind: text_check(of) for kind, of in _KINDS.items() if has_texts(of)}
+"""Of the requests and replies that have texts."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor
@@ -82,26 +83,40 @@ class _TextCheck:
                 of = known.get(field.message_type.full_name)
                 parts = self._members if field.is_repeated else self._parts
                 parts.append((field.name, of or _TextCheck(field.message_type, known)))
+        self._is_nested = bool(self._lists or self._parts or self._members)
 
     def __call__(self, message: Any) -> None:
         """Raises `Unreadable` for a text that is too long."""
         for name, most in self._texts:
             if len(getattr(message, name)) > most:
-                raise self._too_long(name, getattr(message, name), most)
+                raise self._too_long(name, len(getattr(message, name)), most)
+        if self._is_nested:
+            self._check_inside(message)
+
+    def _check_all(self, messages: Any) -> None:
+        """The same for many messages: a reply has a thousand keys, say."""
+        for name, most in self._texts:
+            longest = max(map(len, map(attrgetter(name), messages)), default=0)
+            if longest > most:
+                raise self._too_long(name, longest, most)
+        if self._is_nested:
+            for message in messages:
+                self._check_inside(message)
+
+    def _check_inside(self, message: Any) -> None:
         for name, most in self._lists:
-            for text in getattr(message, name):
-                if len(text) > most:
-                    raise self._too_long(name, text, most)
+            longest = max(map(len, getattr(message, name)), default=0)
+            if longest > most:
+                raise self._too_long(name, longest, most)
         for name, check in self._parts:
             if message.HasField(name):
                 check(getattr(message, name))
         for name, check in self._members:
-            for member in getattr(message, name):
-                check(member)
+            check._check_all(getattr(message, name))
 
-    def _too_long(self, name: str, text: str, most: int) -> Unreadable:
+    def _too_long(self, name: str, length: int, most: int) -> Unreadable:
         where = f"{self._kind}.{name}"
-        return Unreadable(f"{where} has {len(text)} characters; {most} are allowed")
+        return Unreadable(f"{where} has {length} characters; {most} are allowed")
 
 
 @cache
