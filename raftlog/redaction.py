@@ -18,7 +18,7 @@ _SCHEME = re.compile(r"(?i)(?<![a-z0-9+.-])([0-9+.-]*)[a-z][a-z0-9+.-]+:/{1,3}|/
 _LOCAL_PATH = re.compile(r"\.|/(?!/)")
 _NO_PORT = re.compile(r"(?i)[a-z][a-z0-9+.-]+:/{1,3}[^/:@]+:([^/]*[^/0-9][^/]*)")
 """A URI's host with what is no port: a password without the `@` behind it."""
-_PARAMETER = re.compile(r"[?&#;]([^=&?#;/]*)=")
+_PARAMETER = re.compile(r"[?&#;][^=&?#;/]*=")
 """The name of a URI's parameter."""
 _SECRET = re.compile(r"(?i)key|secret|token|password|sig|credential|sas")
 """What the name of one has in it whose value may be secret."""
@@ -117,7 +117,7 @@ def _secret_values(location: str) -> Iterator[str]:
     position = 0
     while name := _PARAMETER.search(location, position):
         position = name.end()
-        if _SECRET.search(name[1]):
+        if _SECRET.search(name[0]):
             begin, end = position, location.find("&", position)
             position = end if end >= 0 else len(location)
             yield location[begin:position]
