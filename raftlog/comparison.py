@@ -198,7 +198,9 @@ class Comparison:
     # ------------------------------------------------------------ trust
 
     def _learn(self, index: LogIndex, digest: bytes) -> None:
-        if index >= self.agreed_index:
+        newest = next(reversed(self._points), NO_INDEX)
+        if index >= self.agreed_index or self.agreed_index > newest:
+            # Beyond what this replica has, it was only a leader's word: the next one's counts too.
             self.agreed_index = index
             self._agreed_digest = digest
             self._judge()

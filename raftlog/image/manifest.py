@@ -287,7 +287,13 @@ def encode_image(image: Image) -> bytes:
     return json.dumps(table, separators=(",", ":")).encode()
 
 
-_Number = Annotated[int, Field(ge=0, lt=1 << 64)]
+RECEIVED_BYTES_MAX = 64 * 1024 * 1024
+"""The text of another node's manifest, at most: 400,000 files of 16 MiB or more. It is decoded on
+the loop."""
+
+_Random = Annotated[int, Field(ge=0, lt=1 << 64)]
+_Number = Annotated[int, Field(ge=0, lt=1 << 62)]
+"""Indexes, terms, offsets and sizes: counting on from one still fits 64 bits."""
 _Digest = Annotated[str, Field(max_length=128)]
 
 
@@ -299,9 +305,9 @@ class _Text(BaseModel):
     generation: _Number
     base: tuple[_Number, _Number]
     snapshots: list[tuple[_Number, _Number, _Number, _Digest]]
-    stages: list[tuple[_Number, _Number, _Number, _Number]]
-    history: list[tuple[_Number, _Number, _Number, _Number, _Number, _Number, _Digest]]
-    fresh_log: _Number
+    stages: list[tuple[_Number, _Number, _Number, _Random]]
+    history: list[tuple[_Number, _Number, _Number, _Number, _Random, _Random, _Digest]]
+    fresh_log: _Random
     agreed_mark: _Number
 
 
@@ -322,6 +328,16 @@ def decode_image(text: bytes, location: str) -> Image:
     except (ValueError, AssertionError) as error:
         problem = f"it is not the manifest of an image: {repr(error)[:_PROBLEM_SHOWN_MAX]}"
         raise CorruptFile(file=location, position=0, problem=problem) from error
+
+
+def received_image(text: bytes, location: str) -> Image:
+    """Another node's image, which has a snapshot. Raises `CorruptFile`, which names `location`."""
+    problem = "it has no snapshot"
+    if len(text) > RECEIVED_BYTES_MAX:
+        problem = f"it has {len(text)} bytes; {RECEIVED_BYTES_MAX} are allowed"
+    elif (image := decode_image(text, location)).snapshots:
+        return image
+    raise CorruptFile(file=location, position=0, problem=problem)
 
 
 def _snapshots(rows: Iterable[Any]) -> Iterable[SnapshotInfo]:

@@ -15,24 +15,22 @@ from raftlog.storage.contract import FileSystem
 from raftlog.storage.prefix import Base
 
 KEPT_PREFIX = "outvoted-"
-"""Before the names of the history files that were replaced last. Nothing reads them."""
+"""Before the names of history files that were replaced. Nothing reads them, and nothing removes
+them: that a majority has other records is the word of one leader."""
 
 
 def rebuild(fs: FileSystem, folder: str, image: Image, log_base: Base) -> None:
     """Make `image`, all of whose files were finished, the group's; durable when this returns.
 
     The group's log begins after `log_base` and holds the entry of the image's snapshot. No file of
-    the group may be in use. The history files that it replaces are kept under another name until
-    the next rebuild. Raises `DiskFull` (call it again) and `DiskFailed`.
+    the group may be in use. The history files that it replaces are kept under another name. Raises
+    `DiskFull` (call it again) and `DiskFailed`.
     """
     assert log_base[0] <= image.index, "the log goes on from the image"
     present = read_image(fs, folder).image
     if present.names() == image.names():
         write_image(fs, folder, present)
         return
-    for name in fs.list(folder):
-        if name.startswith(KEPT_PREFIX):
-            fs.remove(f"{folder}/{name}")
     for name in sorted(image.names() - present.names()):
         if fs.exists(f"{folder}/{INCOMING_PREFIX}{name}"):
             fs.rename(f"{folder}/{INCOMING_PREFIX}{name}", f"{folder}/{name}")

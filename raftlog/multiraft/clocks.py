@@ -19,6 +19,9 @@ from raftlog.multiraft.effects import Effects
 _UNKNOWN = -(1 << 62)
 """How far ahead a clock is that was never heard: it confirms no time."""
 
+_CLOCK_US_MAX = 1 << 61
+"""No clock shows more: that is in the year 75,000."""
+
 
 class VoterClocks:
     """The wall clocks of all nodes, as node `node` knows them."""
@@ -30,8 +33,8 @@ class VoterClocks:
         """By peer, its wall clock less this node's monotonic clock, when it was last heard."""
 
     def heard(self, peer: NodeId, clock_us: int) -> None:
-        """The peer has told its wall clock just now; 0: it has told none."""
-        if clock_us:
+        """The peer has told its wall clock just now; 0, or what is no time: it has told none."""
+        if 0 < clock_us <= _CLOCK_US_MAX:
             self._ahead_us[peer] = clock_us - self._effects.monotonic_us()
 
     def confirmed_us(self, membership: Membership) -> int | None:

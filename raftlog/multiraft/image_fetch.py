@@ -22,7 +22,7 @@ from raftlog.core.messages import ImageChunk, ImageChunkRequest, ImageManifest, 
 from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import CorruptFile, FormatUnsupported
 from raftlog.image.incoming import Incoming, Missing, with_received
-from raftlog.image.manifest import HistoryInfo, Image, decode_image
+from raftlog.image.manifest import HistoryInfo, Image, received_image
 from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.effects import Effects, ImageRefused
 
@@ -194,7 +194,7 @@ class ImageFetches:
             return
         target = fetch.target
         try:
-            theirs = decode_image(message.text, f"the manifest of node {message.sender}")
+            theirs = received_image(message.text, f"the manifest of node {message.sender}")
         except CorruptFile as error:
             self._refuse(fetch, error.cause)
             return
@@ -215,7 +215,7 @@ class ImageFetches:
     def _begun(self, fetch: _Fetch, missing: Sequence[Missing]) -> None:
         length_max = self._limits.chunk_bytes
         for each in missing:
-            chunks = sum(1 for _ in _chunks([each], length_max))
+            chunks = _chunk_count(each, length_max)
             fetch.left[each.name] = chunks
             if not chunks:
                 self._finish(fetch, each.name)
@@ -357,6 +357,14 @@ class ImageFetches:
 def is_whole(chunk: ImageChunk) -> bool:
     """Are these the bytes that the sender read?"""
     return crc32c(chunk.data) == chunk.crc
+
+
+def _chunk_count(missing: Missing, length_max: int) -> int:
+    """How many chunks `_chunks` makes of it, whatever length the source claims."""
+    _, position, byte_count = missing
+    if position == byte_count:
+        return 0
+    return -(-byte_count // length_max) - position // length_max
 
 
 def _chunks(missing: Sequence[Missing], length_max: int) -> Iterator[tuple[Key, int]]:

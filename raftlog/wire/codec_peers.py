@@ -45,6 +45,8 @@ _FRAME_BYTES_MAX = 512 * 1024 * 1024
 """Twice the largest entry, and append request, that a setting allows."""
 _MESSAGE_BYTES_MIN = 4096
 """No node takes only shorter messages: pieces of a frame need room."""
+_DIGEST_BYTES_MAX = 64
+"""Of a state or a history."""
 _KINDS = {kind.value: kind for kind in EntryKind}
 
 
@@ -96,6 +98,10 @@ def _decode_frame(data: bytes) -> tuple[list[PeerMessage], list[TracedEntry]]:
                 found.append(request)
             elif name == "heartbeat":
                 found.append(_get_heartbeat(message.heartbeat))
+            elif name == "heartbeat_reply":
+                _check_digest(message.heartbeat_reply.state_hash)
+                _check_digest(message.heartbeat_reply.history_digest)
+                found.append(_DECODERS[name](message.heartbeat_reply))
             elif name == "image_chunk":
                 _TEXT_CHECKS[name](message.image_chunk)
                 chunk, position = _get_chunk(message.image_chunk, data, position)
@@ -295,7 +301,14 @@ def _put_heartbeat(message: pb.Heartbeat, heartbeat: Heartbeat) -> None:
     message.history_disputed = heartbeat.history_disputed
 
 
+def _check_digest(digest: bytes) -> None:
+    if len(digest) > _DIGEST_BYTES_MAX:
+        raise Unreadable(f"a digest of {len(digest)} bytes; {_DIGEST_BYTES_MAX} are allowed")
+
+
 def _get_heartbeat(message: Any) -> Heartbeat:
+    _check_digest(message.agreed_hash)
+    _check_digest(message.agreed_history_digest)
     return Heartbeat(
         group=message.group,
         sender=message.sender,

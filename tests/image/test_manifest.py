@@ -12,6 +12,7 @@ from raftlog.errors import CorruptFile, FormatUnsupported
 from raftlog.image.manifest import (
     MANIFEST_COPIES,
     NO_IMAGE,
+    RECEIVED_BYTES_MAX,
     Image,
     SnapshotInfo,
     decode_image,
@@ -19,6 +20,7 @@ from raftlog.image.manifest import (
     kept_snapshots,
     leftovers,
     read_image,
+    received_image,
     write_image,
 )
 from tests.image.images import image, snapshot
@@ -175,3 +177,13 @@ def test_an_image_that_cannot_be_is_refused(change: dict[str, Any]) -> None:
     }
     with pytest.raises(AssertionError):
         Image(**{**fields, **change})
+
+
+def test_what_another_node_sends_has_a_snapshot_and_a_bounded_length() -> None:
+    assert received_image(encode_image(image(2)), "it") == image(2)
+    for text, problem in (
+        (encode_image(NO_IMAGE), "no snapshot"),
+        (bytes(RECEIVED_BYTES_MAX + 1), "bytes"),
+    ):
+        with pytest.raises(CorruptFile, match=problem):
+            received_image(text, "it")

@@ -78,3 +78,13 @@ def test_half_of_an_even_number_of_voters_is_no_majority() -> None:
     clocks.heard(NodeId(3), NOON + YEAR)
     clocks.heard(NodeId(4), NOON - 3)
     assert clocks.confirmed_us(voters) == NOON
+
+
+def test_what_is_no_time_is_not_believed() -> None:
+    """The earliest clock counts where too few are known."""
+    times = Times()
+    clocks = node_1(times)
+    for clock_us in (-(2**63), -1, 2**63 - 1):
+        clocks.heard(NodeId(2), clock_us)
+    assert clocks.earliest_us() == NOON
+    assert clocks.confirmed_us(VOTERS) is None

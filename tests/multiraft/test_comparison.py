@@ -254,3 +254,12 @@ def test_heartbeats_carry_what_is_asked_and_answered_of_both_comparisons() -> No
     both = Answer(LogIndex(3), b"three"), Answer(LogIndex(30), b"thirty", diverged=True)
     assert answers(reply) == (Answer(), Answer())
     assert answers(answering(reply, *both)) == both
+
+
+def test_a_leader_that_claims_an_agreement_far_ahead_ends_no_comparison() -> None:
+    replica = Comparison(NodeId(1))
+    replica.reached(LogIndex(10), GOOD, Offset(20))
+    replica.heard(Question(agreed_index=LogIndex(1 << 61), agreed_digest=BAD))
+    assert replica.trust is TRUSTED
+    replica.heard(Question(agreed_index=LogIndex(10), agreed_digest=BAD))
+    assert replica.trust is DIVERGED, "the next leader is heard"

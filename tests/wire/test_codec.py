@@ -194,6 +194,19 @@ def test_a_reply_survives_the_wire(call: Call):
     check()
 
 
+def test_a_peer_makes_no_digest_as_long_as_a_frame():
+    long = b"x" * 100_000
+    to = {"group": 1, "sender": 2, "to": 1, "term": 1, "read_round": 0, "quiesce_round": 0}
+    for message in (
+        Heartbeat(**to, commit_index=0, agreed_hash=long),
+        Heartbeat(**to, commit_index=0, agreed_history_digest=long),
+        HeartbeatReply(**to, last_index=0, state_hash=long),
+        HeartbeatReply(**to, last_index=0, history_digest=long),
+    ):
+        with pytest.raises(errors.MalformedRequest, match="digest"):
+            decode_peer_messages(encode_peer_messages([message]))
+
+
 def test_a_body_where_none_belongs_is_malformed():
     frame = encode_request(LIST_TOPICS, ListTopics())
     with pytest.raises(errors.MalformedRequest, match="ListTopics"):
