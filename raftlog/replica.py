@@ -14,7 +14,7 @@ consensus durable live here and nowhere else:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, assert_never
 
@@ -27,6 +27,7 @@ from raftlog.comparison import (
     asking,
     questions,
 )
+from raftlog.core import validity
 from raftlog.core.log_view import LogView
 from raftlog.core.membership import Memberships
 from raftlog.core.messages import (
@@ -36,6 +37,7 @@ from raftlog.core.messages import (
     HeartbeatReply,
     OutMessage,
     PeerMessage,
+    PulledEntries,
     RaftMessage,
     Replicate,
     TimeoutNow,
@@ -48,6 +50,7 @@ from raftlog.core.timer import Random
 from raftlog.core.types import (
     NO_INDEX,
     NOBODY,
+    Entry,
     EntryKind,
     GroupId,
     HardState,
@@ -59,10 +62,11 @@ from raftlog.core.types import (
     Term,
 )
 from raftlog.damage_table import Trouble, may_lead
-from raftlog.errors import LogFromNewerVersion, MalformedRequest
-from raftlog.machines.commands import Command
+from raftlog.errors import LogFromNewerVersion, MalformedRequest, PeerProtocolViolation
+from raftlog.machines.commands import Command, Rules
 from raftlog.machines.contract import StateMachine
 from raftlog.machines.outcomes import Outcome, SnapshotPointApplied
+from raftlog.machines.rules import known_rules
 from raftlog.machines.topic import TopicMachine
 from raftlog.state_hash import STATE_HASH_FIRST, next_state_hash
 from raftlog.storage.hard_state import HardStateJournal
@@ -71,6 +75,10 @@ from raftlog.storage.prefix import PrefixRemoval
 from raftlog.storage.read import LogRead
 from raftlog.storage.write import LogWrite
 from raftlog.wire.codec import decode_command
+
+_DECODED_MAX = 4096
+"""Commands that are kept decoded until they are applied. More are decoded again. No setting: it
+bounds memory, and an entry is applied soon after it came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +175,41 @@ class Budget:
         return self.entries <= 0 or self.bytes <= 0 or self._clock_us() >= self._until_us
 
 
+def decoded_commands(
+    message: AppendRequest | PulledEntries, kinds: frozenset[type]
+) -> list[tuple[Entry, Command]]:
+    """The commands of the entries that came, each with its entry. `kinds` are the machine's.
+
+    Raises `PeerProtocolViolation` if this program cannot read one, or does not know the version of
+    the state machine that it begins: once such an entry is committed every replica stops at it. If
+    its leader's program is newer, the log here goes on after this node's upgrade.
+    """
+    found = []
+    for entry in message.entries:
+        if entry.kind is EntryKind.COMMAND:
+            try:
+                command = decode_command(entry.payload.command)
+                if type(command) not in kinds:
+                    raise MalformedRequest(call="command", what=f"a {type(command).__name__}")
+                if isinstance(command, Rules):
+                    known_rules(command.version, group=message.group, index=entry.index)
+            except MalformedRequest as error:
+                what = error.what
+            except LogFromNewerVersion as error:
+                what = error.found
+            else:
+                found.append((entry, command))
+                continue
+            raise PeerProtocolViolation(
+                group=message.group,
+                peer=message.sender,
+                kind=type(message).__name__,
+                problem=f"entry {entry.index} comes from a newer version, which this node needs "
+                f"too, or from none: {what}",
+            )
+    return found
+
+
 class _Held(NamedTuple):
     """Messages that wait until the log and the journal are durable up to this write and ticket."""
 
@@ -235,11 +278,11 @@ class Replica:
         self.states = Comparison(node)
         self.states_compared_every = STATES_COMPARED_EVERY
         self.histories = histories or Comparison(node)
-        self._damaged = False
-        self._stands_back = False
+        self._damaged = self._stands_back = False
         self.troubles: frozenset[Trouble] = frozenset()
         """What is known to be wrong with what the replica has."""
         self._apply_to = applied_index
+        self._decoded: dict[int, tuple[Term, Command]] = {}  # when they came, by index
         self._reads: deque[ReadState] = deque()
         self._held: deque[_Held] = deque()
         self._write_asked = 0
@@ -257,17 +300,22 @@ class Replica:
         for index in range(self.applied_index + 1, self.log.last_index + 1):
             _, kind, command = self.log.command(index)
             if kind is EntryKind.COMMAND:
-                yield LogIndex(index), self._decoded(LogIndex(index), command)
+                yield LogIndex(index), self._decode(LogIndex(index), command)
 
     # ------------------------------------------------------------ peers
 
-    def step(self, message: RaftMessage) -> None:
+    def step(self, message: RaftMessage, *, term_max: Term = validity.TERM_MAX) -> None:
         """Give the core a message from another member, and read what it says of states.
 
-        Raises `PeerProtocolViolation` for what no honest member sends: then nothing has changed.
+        `term_max`, and what is raised: see `Raft.step`.
         """
         raft = self.raft
-        raft.step(message)
+        if isinstance(message, AppendRequest) and message.entries:
+            decoded = decoded_commands(message, self.machine.commands)
+            raft.step(message, term_max=term_max)
+            self._decoded_ahead(decoded)
+            return
+        raft.step(message, term_max=term_max)
         if message.term == raft.term:
             if isinstance(message, Heartbeat):
                 states, histories = questions(message)
@@ -279,6 +327,19 @@ class Replica:
                 self.states.answered(message.sender, state, raft.membership)
                 self.histories.answered(message.sender, history, raft.membership)
                 self._note_fitness()
+
+    def observe(self, pulled: PulledEntries, *, term_max: Term = validity.TERM_MAX) -> None:
+        """As `Raft.observe`."""
+        decoded = decoded_commands(pulled, self.machine.commands)
+        self.raft.observe(pulled, term_max=term_max)
+        self._decoded_ahead(decoded)
+
+    def _decoded_ahead(self, decoded: Sequence[tuple[Entry, Command]]) -> None:
+        """Keep commands that came just now until they are applied, as far as there is room."""
+        last_index = self.raft.log.last_index
+        for entry, command in decoded:
+            if len(self._decoded) < _DECODED_MAX and self.applied_index < entry.index <= last_index:
+                self._decoded[entry.index] = entry.term, command
 
     @property
     def diverged(self) -> bool:
@@ -511,7 +572,10 @@ class Replica:
         budget.applied(len(command))
         outcome = None
         if kind is EntryKind.COMMAND:
-            outcome = self.machine.apply(index, self._decoded(index, command))
+            ahead = self._decoded.pop(index, None)
+            known = ahead is not None and ahead[0] == term
+            decoded = ahead[1] if ahead is not None and known else self._decode(index, command)
+            outcome = self.machine.apply(index, decoded)
         self.applied_index = index
         self.state_hash = next_state_hash(self.state_hash, index, term, kind, command, outcome)
         self.since_point.add(kind, self.log.size_at(index))
@@ -544,7 +608,7 @@ class Replica:
         machine = self.machine
         return machine.high_water_mark if isinstance(machine, TopicMachine) else Offset(0)
 
-    def _decoded(self, index: LogIndex, command: bytes) -> Command:
+    def _decode(self, index: LogIndex, command: bytes) -> Command:
         """The command of entry `index`. The log's checks found its bytes whole, so one that cannot
         be read is none of this program's: to guess, or to go on after it, would part the replicas.
         """

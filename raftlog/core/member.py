@@ -396,13 +396,20 @@ class Member(Part):
         """The leader vouches that our log is its own up to here, and that this is committed.
 
         Raises `AcknowledgedEntriesLost` if our log is shorter: a leader only tells what we have
-        acknowledged. It may not have heard yet that we have lost the log and know it.
+        acknowledged. It may not have heard yet that we have lost the log and know it. If it tells
+        the truth, our vote could elect a leader that lacks what we have lost. If it lies, and we
+        never voted again, it would have stopped the group. So we vote again some time after it has
+        told us last.
         """
         if commit_index > self.log.last_index:
             if self.recovering:
                 return
+            self.timer.withhold(election.LOSS_PATIENCE)
             raise AcknowledgedEntriesLost(
-                group=self.group, last=self.log.last_index, committed=commit_index
+                group=self.group,
+                peer=self.leader,
+                last=self.log.last_index,
+                committed=commit_index,
             )
         if commit_index > self.commit_index:
             self.commit_index = commit_index

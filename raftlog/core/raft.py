@@ -151,15 +151,18 @@ class Raft(Member):
         else:
             self._reset_timer()
 
-    def step(self, message: RaftMessage) -> None:
+    def step(self, message: RaftMessage, *, term_max: Term = validity.TERM_MAX) -> None:
         """A message to this member has arrived: lost, repeated, late or early ones do no harm.
 
+        `term_max` is what `validity.term_max` makes of the driver's clock.
+
         Raises `PeerProtocolViolation` for one that no honest peer sends: then nothing has changed.
-        Raises `AcknowledgedEntriesLost` if this member's disk has: then it must not take part.
+        Raises `AcknowledgedEntriesLost` if this member's disk has, or the leader lies: for a while
+        it neither votes nor campaigns then. There may be something to do, as after any message.
         """
         assert message.group == self.group, "a message for another group"
         assert message.to == self.node, "a message for another member"
-        validity.check(message, self, self.log, self.leadership)
+        validity.check(message, self, self.log, self.leadership, term_max=term_max)
         if self.quiesced and not self.stays_quiesced_through(message):
             self.wake({})
         needs_no_other = self._timing.check_quorum and self._hears_leader()
@@ -185,7 +188,7 @@ class Raft(Member):
             case _:
                 assert_never(message)
 
-    def observe(self, pulled: PulledEntries) -> None:
+    def observe(self, pulled: PulledEntries, *, term_max: Term = validity.TERM_MAX) -> None:
         """Take entries that another node says are committed, where they follow on this member's
         last one; and who leads, as that node knows it. For one that is no member of its group: it
         neither votes nor counts, and its log holds nothing but what is committed.
@@ -193,7 +196,7 @@ class Raft(Member):
         Raises `PeerProtocolViolation` for what no honest node sends: then nothing has changed.
         """
         assert self.leadership is None, "a leader takes no entries"
-        validity.check_pulled(pulled, self, self.log)
+        validity.check_pulled(pulled, self, self.log, term_max=term_max)
         if pulled.term > self.term:
             self._enter_term(pulled.term)
         if pulled.term == self.term and pulled.leader != NOBODY:

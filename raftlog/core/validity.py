@@ -7,6 +7,13 @@ is dropped, so that one bad node does not end the good ones.
 
 A message of an earlier term is not acted on, and a replaced leader may well contradict what was
 committed since: it is held to the form of a message only.
+
+A message of a later term moves the receiver there, so terms need a ceiling: with one message a
+member could otherwise bring a group to the last term that there is, where no election is possible
+any more. The ceiling is the time in microseconds since 1970 (`term_max`). It rises by a million
+terms a second, so there is always room for another election. It is the same for all members, so a
+term that one of them was brought to is accepted by the others: by a bound on how far one message
+may lift a term, two messages to one member would part it from the others for good.
 """
 
 from __future__ import annotations
@@ -35,6 +42,23 @@ from raftlog.errors import PeerProtocolViolation
 NUMBER_MAX = (1 << 62) - 1
 """No cluster lives long enough to exceed it. Counting on from it still fits 64 bits."""
 
+TERM_MAX = Term(NUMBER_MAX)
+"""Where nobody tells the time, terms have no other ceiling."""
+
+TERMS_ALWAYS = 1 << 32
+"""Terms up to here are accepted whatever the clock shows: it takes 136 elections a second for a
+year to get there, and a member waits 0.1 s at least before it begins one. So no honest cluster is
+held to a clock."""
+
+
+def term_max(clock_us: int) -> Term:
+    """The highest term that is accepted while the wall clock shows this, microseconds since 1970.
+
+    Where clocks differ, a member whose clock is ahead may be brought to a term that the others
+    accept only when theirs have got there.
+    """
+    return Term(min(max(clock_us, TERMS_ALWAYS), NUMBER_MAX))
+
 
 class Receiver(Protocol):
     """What is asked of the member that a message comes to; `Raft` is one."""
@@ -54,10 +78,17 @@ class Receiver(Protocol):
 
 
 def check(
-    message: RaftMessage, member: Receiver, log: LogView, leadership: Leadership | None
+    message: RaftMessage,
+    member: Receiver,
+    log: LogView,
+    leadership: Leadership | None,
+    *,
+    term_max: Term,
 ) -> None:
     """Raises `PeerProtocolViolation` where there is a `problem_of` the message."""
-    problem = problem_of(message, member, log, leadership)
+    problem = _problem_of_term(message.term, member, term_max) or problem_of(
+        message, member, log, leadership
+    )
     if problem is not None:
         raise PeerProtocolViolation(
             group=member.group, peer=message.sender, kind=type(message).__name__, problem=problem
@@ -94,13 +125,22 @@ def problem_of(
             assert_never(message)
 
 
-def check_pulled(pulled: PulledEntries, member: Receiver, log: LogView) -> None:
+def check_pulled(pulled: PulledEntries, member: Receiver, log: LogView, *, term_max: Term) -> None:
     """Raises `PeerProtocolViolation` where no honest node would have sent this to an observer."""
-    problem = _problem_of_pulled(pulled, member, log)
+    problem = _problem_of_term(pulled.term, member, term_max) or _problem_of_pulled(
+        pulled, member, log
+    )
     if problem is not None:
         raise PeerProtocolViolation(
             group=member.group, peer=pulled.sender, kind="PulledEntries", problem=problem
         )
+
+
+def _problem_of_term(term: Term, member: Receiver, term_max: Term) -> str | None:
+    """The member's own term is accepted though its clock was set back since."""
+    if term > term_max and term > member.term:
+        return f"its term is {term}, and none is above {term_max} at this node's time"
+    return None
 
 
 def _problem_of_pulled(pulled: PulledEntries, member: Receiver, log: LogView) -> str | None:
@@ -220,8 +260,8 @@ def _conflict_with_committed(
 
 def _problem_of_heartbeat(heartbeat: Heartbeat, member: Receiver) -> str | None:
     # A commit_index above the log's end is not refused here: a leader never sends more than this
-    # member acknowledged, so the disk here has lost it, and the member must stop
-    # (`AcknowledgedEntriesLost`). To go on would let it elect a leader without that entry.
+    # member acknowledged, so the disk here has lost it, or the sender lies
+    # (`AcknowledgedEntriesLost`).
     return _out_of_range(
         term=heartbeat.term,
         commit_index=heartbeat.commit_index,

@@ -53,6 +53,7 @@
     |-- NoSnapshot                  none was taken, or not yet
     |-- WatcherTooSlow              events came faster than they were taken
     |-- DataLoss                    records that must exist do not
+    |   |-- AcknowledgedEntriesLost an older copy of a folder, a lying disk, or a lying leader
     |   `-- CorruptFile             a file's bytes are not what was written
     |-- WriteRefused                the exactly-once rules refused the write
     |   |-- RunFenced               another run of the same writer took over
@@ -93,6 +94,7 @@ An error is made only from keyword values, so the other side of the wire can bui
 from __future__ import annotations
 
 from raftlog.errors.data import (
+    AcknowledgedEntriesLost,
     CorruptFile,
     DataLoss,
     OffsetTrimmed,
@@ -127,7 +129,6 @@ from raftlog.errors.members import (
     TransferRefused,
 )
 from raftlog.errors.node import (
-    AcknowledgedEntriesLost,
     AddressInUse,
     DataFolderForeign,
     DataFolderLocked,

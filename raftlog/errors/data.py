@@ -109,3 +109,27 @@ class CorruptFile(DataLoss):
             "Nothing was changed; what other nodes have whole is read from them. See "
             '`raftlog docs OPERATIONS`, "damaged", before you touch the file.'
         )
+
+
+@dataclass(kw_only=True, eq=False)
+class AcknowledgedEntriesLost(DataLoss):
+    """Node `peer`, which leads, tells that entry `committed`, which this node acknowledged, is
+    committed; the log here ends at `last`. For a while this node gives no vote in the group: its
+    vote could elect a leader without that entry. No caller gets this: the node logs it."""
+
+    what: str = ""
+    group: int
+    peer: int
+    last: int
+    committed: int
+
+    cause_text = (
+        "This node's log of group {group} ends at entry {last}, but node {peer} says that entry "
+        "{committed} is committed, and that this node had acknowledged it. The data folder is an "
+        "older copy, its disk lost what it had reported as synced, or node {peer} lies."
+    )
+    remedy_text = (
+        "If the folder is an older copy, stop this node; the others continue. Put back only the "
+        "folder with which it last ran, or give its place to another: `raftlog cluster replace`. "
+        "If it is not, stop node {peer}."
+    )

@@ -8,7 +8,6 @@ NodeRefused                 this process must not serve
 |-- AddressInUse
 |-- IdentityRefused         the node's folder was wiped or exchanged
 |-- NodeRemoved             the node is none of the cluster's any more
-|-- AcknowledgedEntriesLost an older copy of the folder, or a disk that lost synced bytes
 |-- PeerUnproven            its certificate does not name it
 `-- DiskFailed              a write or sync failed: the process exits
 """
@@ -164,26 +163,6 @@ class NodeRemoved(NodeRefused):
     remedy_text = (
         "Its folder may be deleted. To bring the machine back, use an empty folder and an id that "
         "no node ever had: `raftlog cluster add`."
-    )
-
-
-@dataclass(kw_only=True, eq=False)
-class AcknowledgedEntriesLost(NodeRefused):
-    """The leader tells that entry `committed`, which this node acknowledged, is committed; the log
-    here ends at `last`. Another vote of this node could elect a leader without that entry."""
-
-    group: int
-    last: int
-    committed: int
-
-    cause_text = (
-        "This node's log of group {group} ends at entry {last}, but the cluster committed entry "
-        "{committed} after this node had acknowledged it. The data folder is an older copy, or its "
-        "disk lost what it had reported as synced."
-    )
-    remedy_text = (
-        "Leave this node down; the others continue. Put back only the folder with which it last "
-        "ran: with an older one it could help to elect a leader that lacks acknowledged records."
     )
 
 

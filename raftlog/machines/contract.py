@@ -8,7 +8,7 @@ every node.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 from raftlog.core.types import LogIndex
 from raftlog.machines.state import MachineState
@@ -20,6 +20,8 @@ OutcomeT = TypeVar("OutcomeT", bound=Hashable, covariant=True)
 class StateMachine(Protocol[CommandT, OutcomeT]):
     """One group's state. Only committed commands change it, in log order."""
 
+    commands: ClassVar[frozenset[type]]
+    """The kinds of commands that it takes."""
     rules: int
     """The version of the rules that the next entry is applied under (`raftlog.machines.rules`)."""
 

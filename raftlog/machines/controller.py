@@ -11,7 +11,7 @@ import dataclasses
 import difflib
 from collections.abc import Iterable
 from itertools import islice
-from typing import assert_never
+from typing import ClassVar, assert_never, get_args
 
 from raftlog.core.types import CONTROLLER_GROUP, NO_INDEX, GroupId, LogIndex, NodeId
 from raftlog.machines.cluster_nodes import ClusterNodes
@@ -87,6 +87,8 @@ from raftlog.machines.validity import (
 
 class ControllerMachine:
     """The state of group 0. A refused command changes nothing."""
+
+    commands: ClassVar[frozenset[type]] = frozenset(get_args(ControllerCommand))
 
     def __init__(self, limits: ControllerLimits | None = None) -> None:
         self._limits = limits or ControllerLimits()

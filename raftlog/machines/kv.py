@@ -18,7 +18,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator
 from enum import IntEnum
 from heapq import merge
-from typing import NamedTuple, assert_never
+from typing import ClassVar, NamedTuple, assert_never, get_args
 
 from raftlog.core.types import NO_INDEX, LogIndex
 from raftlog.machines.commands import KvCommand, Rules, SnapshotPoint
@@ -98,6 +98,8 @@ class _Change(NamedTuple):
 
 class KvMachine:
     """The state of the key-value store's group. A refused command changes no key."""
+
+    commands: ClassVar[frozenset[type]] = frozenset(get_args(KvCommand))
 
     def __init__(self, info: KvInfo, limits: KvLimits | None = None) -> None:
         self.info = info

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import assert_never
+from typing import ClassVar, assert_never, get_args
 
 from raftlog.core.types import NO_INDEX, LogIndex, Offset
 from raftlog.machines.ages import LogClock
@@ -85,6 +85,8 @@ class TopicMachine:
     `limits` decide what is applied: every replica must pass the same ones, always (see
     `raftlog.machines.limits`). A refused command changes nothing.
     """
+
+    commands: ClassVar[frozenset[type]] = frozenset(get_args(TopicCommand))
 
     def __init__(self, info: TopicInfo, limits: TopicLimits | None = None) -> None:
         self.info = dataclasses.replace(info, schema=info.schema.at(1))

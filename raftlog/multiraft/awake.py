@@ -13,7 +13,7 @@ from raftlog.core.messages import RaftMessage
 from raftlog.core.quorum import is_quorum
 from raftlog.core.ready import Role
 from raftlog.core.timer import Random
-from raftlog.core.types import NOBODY, GroupId, NodeId, RaftTiming
+from raftlog.core.types import NOBODY, GroupId, NodeId, RaftTiming, Term
 from raftlog.multiraft.effects import Effects
 from raftlog.multiraft.limits import MultiRaftLimits
 from raftlog.multiraft.local_replica import LocalReplica
@@ -140,14 +140,15 @@ class AwakeReplicas:
         self._awake[local.group] = local
         self._mark_dirty(local.group)
 
-    def step(self, local: LocalReplica, message: RaftMessage) -> None:
+    def step(self, local: LocalReplica, message: RaftMessage, *, term_max: Term) -> None:
         """Hand the message to the replica, which wakes if it says something new.
 
-        Raises `PeerProtocolViolation`: then the message changed nothing but that.
+        Raises `PeerProtocolViolation`: then the message changed nothing but that. Raises
+        `AcknowledgedEntriesLost` as `Raft.step`, which says what `term_max` is.
         """
         if local.raft.quiesced and not local.raft.stays_quiesced_through(message):
             self.wake(local)
-        local.replica.step(message)
+        local.replica.step(message, term_max=term_max)
         self._heard[local.group] = self._now
 
     def heard(self, peer: NodeId) -> None:

@@ -14,7 +14,7 @@ from raftlog.comparison import Trust
 from raftlog.core.messages import PeerMessage
 from raftlog.core.ready import SoftState
 from raftlog.core.types import GroupId, LogIndex, NodeId, Offset
-from raftlog.errors import DiskFull, PeerProtocolViolation
+from raftlog.errors import AcknowledgedEntriesLost, DiskFull, PeerProtocolViolation
 from raftlog.image.job import CompactionJob, Reply
 from raftlog.machines.commands import ReportPlacement, TopicInfo
 from raftlog.machines.group_info import CreatedInfo, GroupInfo
@@ -51,7 +51,8 @@ class GroupRemoved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDeletedElsewhere:
-    """A peer says that the group is deleted: the replica here campaigns no more, and waits."""
+    """A majority of the controller's voters say that the group is deleted, `peer` the last of
+    them: the replica here campaigns no more, and waits."""
 
     group: GroupId
     peer: NodeId
@@ -82,9 +83,10 @@ class DiskChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerMessagesRefused:
-    """A peer breaks the protocol. Told at once, and then now and then while it goes on."""
+    """A peer breaks the protocol, or this node has lost what it acknowledged. Told at once, and
+    then now and then while it goes on."""
 
-    latest: PeerProtocolViolation
+    latest: PeerProtocolViolation | AcknowledgedEntriesLost
     count: int
     """Messages of this peer that were dropped so, since this process started."""
 

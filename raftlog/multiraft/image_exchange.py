@@ -174,6 +174,11 @@ class ImageExchange:
     # ------------------------------------------------------------ here
 
     def _offered(self, local: LocalReplica, offer: ImageOffer) -> None:
+        """Only its leader, or what it pulls from, gives a replica an image in place of what it has:
+        an image cannot be compared with the entries that the replica lacks."""
+        if offer.sender != local.raft.leader and offer.sender not in local.parents:
+            return
+
         def wanted(theirs: Image) -> Image | None:
             if theirs.index <= local.replica.applied_index:
                 return None

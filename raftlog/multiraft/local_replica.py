@@ -114,8 +114,10 @@ class LocalReplica:
         """What this replica holds besides its log."""
         self.outvoted = outvoted
         """What its folder says of having been outvoted."""
+        self.deleted_by: set[NodeId] = set()
+        """The nodes that have said that the group is deleted."""
         self.deleted_elsewhere = False
-        """A peer said that the group is deleted, so the replica must not campaign any more."""
+        """A majority of the controller's voters have, so the replica does not campaign any more."""
         self.writing = False
         """A write of its log is in flight."""
         self.reads_out = 0

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from raftlog.core import validity
 from raftlog.core.leadership import FollowerView
 from raftlog.core.membership import Membership
 from raftlog.core.messages import (
@@ -38,6 +39,7 @@ from raftlog.core.ready import Role
 from raftlog.core.timer import Random
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Payload, RaftTiming
 from raftlog.errors import (
+    AcknowledgedEntriesLost,
     CorruptFile,
     DiskFull,
     LogFromNewerVersion,
@@ -58,7 +60,6 @@ from raftlog.multiraft.effects import (
     DiskChanged,
     Effects,
     EntryDamaged,
-    GroupDeletedElsewhere,
     LeadershipChanged,
     ReplicaRecovered,
 )
@@ -108,7 +109,7 @@ class MultiRaft:
         self._effects = effects
         self._timing = timing
         self._boot_id = boot_id
-        self._ticks = 0
+        self._ticks, self._term_max = 0, validity.term_max(effects.clock_us())
         self._limits = limits
         self._clocks = VoterClocks(node, effects)
         self._disk = NodeDisk(
@@ -243,6 +244,7 @@ class MultiRaft:
             offer=self.images.offer_to,
             changed=self._awake.tick_again,
             refused=lambda violation: self.refusals.note(violation, self._ticks),
+            term_max=lambda: self._term_max,
             damaged=self._met,
             ended=self._files_released,
         )
@@ -516,6 +518,7 @@ class MultiRaft:
             for local in self.replicas.values():
                 local.raft.note_disk(keeps_up=self._disk.keeps_up)
         self._ticks += 1
+        self._term_max = validity.term_max(self._effects.clock_us())
         self._catch_up.tick()
         self.images.tick()
         self._read_on()
@@ -589,25 +592,19 @@ class MultiRaft:
 
     def _step(self, local: LocalReplica, message: RaftMessage) -> None:
         try:
-            self._awake.step(local, message)
+            self._awake.step(local, message, term_max=self._term_max)
         except PeerProtocolViolation as violation:
             self.refusals.note(violation, self._ticks)
-        else:
-            self.mark_dirty(local.group)
+            return
+        except AcknowledgedEntriesLost as lost:
+            self.refusals.note(lost, self._ticks)
+        self.mark_dirty(local.group)
 
     def _group_deleted(self, message: GroupDeleted) -> None:
-        if message.group == CONTROLLER_GROUP:
-            problem = "the controller's group is never deleted"
-            violation = PeerProtocolViolation(
-                group=message.group, peer=message.sender, kind="GroupDeleted", problem=problem
-            )
+        try:
+            self.replicas.told_deleted(message.group, message.sender)
+        except PeerProtocolViolation as violation:
             self.refusals.note(violation, self._ticks)
-            return
-        local = self.replicas.get(message.group)
-        if local is not None and not local.deleted_elsewhere:
-            local.deleted_elsewhere = True
-            event = GroupDeletedElsewhere(group=message.group, peer=message.sender)
-            self._effects.tell(event)
 
     def peer_reachable(self, reachable: int) -> None:
         """The way to a peer has opened; with this node, `reachable` nodes are in reach now.

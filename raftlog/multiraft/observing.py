@@ -7,7 +7,7 @@ from typing import assert_never
 
 from raftlog.core.messages import ImageOffer, PullDone, PulledEntries, PullMessage, PullRequest
 from raftlog.core.timer import Random
-from raftlog.core.types import NodeId, RaftTiming
+from raftlog.core.types import NodeId, RaftTiming, Term
 from raftlog.errors import CorruptFile, PeerProtocolViolation
 from raftlog.multiraft.catch_up_budget import CatchUpBudget
 from raftlog.multiraft.effects import Effects
@@ -33,6 +33,7 @@ class Observing:
         offer: Callable[[LocalReplica, NodeId], list[ImageOffer]],
         changed: Callable[[LocalReplica], None],
         refused: Callable[[PeerProtocolViolation], None],
+        term_max: Callable[[], Term],
         damaged: Callable[[LocalReplica, CorruptFile], None],
         ended: Callable[[LocalReplica], None],
     ) -> None:
@@ -46,6 +47,7 @@ class Observing:
             unapplied_max=timing.unapplied_entries_max,
             changed=changed,
             refused=refused,
+            term_max=term_max,
         )
         self.answers = PullAnswers(
             node=node,

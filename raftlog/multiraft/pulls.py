@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from raftlog.core.messages import PullDone, PulledEntries, PullRequest, PullRow
 from raftlog.core.timer import Random
-from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Term
 from raftlog.errors import PeerProtocolViolation
 from raftlog.multiraft.effects import Effects
 from raftlog.multiraft.local_replica import LocalReplica
@@ -56,10 +56,11 @@ class Pulls:
         unapplied_max: int,
         changed: Callable[[LocalReplica], None],
         refused: Callable[[PeerProtocolViolation], None],
+        term_max: Callable[[], Term],
     ) -> None:
         """It asks every `every_ticks`, and not for groups with more than `unapplied_max` entries
         that wait to be applied. `changed` is told of replicas that must be advanced, `refused` of
-        what no honest parent sends."""
+        what no honest parent sends. `term_max`: see `Raft.step`."""
         self._node = node
         self._replicas = replicas
         self._effects = effects
@@ -68,6 +69,7 @@ class Pulls:
         self._unapplied_max = unapplied_max
         self._changed = changed
         self._refused = refused
+        self._term_max = term_max
         self._ticks = 0
         self._numbers = 0
         self._asked: dict[NodeId, _Asked] = {}
@@ -101,6 +103,7 @@ class Pulls:
             if local.group == CONTROLLER_GROUP and self._are_silent(parents):
                 # It says who the parents are: all of them may be gone for good.
                 parents = self._voting()
+                local.parents = tuple(parents)
             parents = self._free(local.group, parents)
             if parents:
                 rows.setdefault(self._one_of(parents), []).append(_row(local))
@@ -148,6 +151,8 @@ class Pulls:
         local = self._replicas.of_controller
         if self._pulls(local):
             yield local
+        else:
+            local.parents = ()
 
     def _pulls(self, local: LocalReplica) -> bool:
         """Does the replica get its entries so? Of a node that is no observer that of the
@@ -201,7 +206,7 @@ class Pulls:
         if self._replicas.observes:
             local.below_parent = pulled.base_index > local.raft.log.last_index
         try:
-            local.raft.observe(pulled)
+            local.replica.observe(pulled, term_max=self._term_max())
         except PeerProtocolViolation as violation:
             self._rest(pulled.sender, pulled.group)
             self._refused(violation)

@@ -1,11 +1,11 @@
-"""Messages of peers that break the protocol: dropped, counted, and told now and then."""
+"""What peers sent that no honest peer sends a sound node: counted, and told now and then."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 from raftlog.core.types import NodeId
-from raftlog.errors import PeerProtocolViolation
+from raftlog.errors import AcknowledgedEntriesLost, PeerProtocolViolation
 from raftlog.multiraft.effects import Effects, PeerMessagesRefused
 
 _TOLD_TICKS = 100
@@ -26,7 +26,7 @@ class Refusals:
         self.counts: Counter[NodeId] = Counter()
         """By peer, how many of its messages were dropped."""
 
-    def note(self, violation: PeerProtocolViolation, now: int) -> None:
+    def note(self, violation: PeerProtocolViolation | AcknowledgedEntriesLost, now: int) -> None:
         """A message was dropped at tick `now`."""
         peer = NodeId(violation.peer)
         self.counts[peer] += 1

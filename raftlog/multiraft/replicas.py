@@ -6,14 +6,17 @@ write and no read of the group is out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, assert_never
 
+from raftlog.core.membership import Membership
+from raftlog.core.quorum import is_quorum
 from raftlog.core.recovery import is_recovering
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, LastEntry, NodeId
 from raftlog.errors import (
     CorruptFile,
     NodeRemoved,
+    PeerProtocolViolation,
     RaftlogError,
     ReplicaQuarantined,
     TopicRecreated,
@@ -24,6 +27,7 @@ from raftlog.machines.group_info import ControllerInfo, CreatedInfo, GroupInfo, 
 from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.effects import (
     Effects,
+    GroupDeletedElsewhere,
     GroupOpened,
     GroupQuarantined,
     GroupRefilling,
@@ -132,6 +136,15 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         """The store bound to the node id, as far as this node can know; None: it knows of none."""
         return self.nodes.store_of(node, self.controller, self.of_controller.replica.applied_index)
 
+    def decide(self, nodes: Collection[NodeId]) -> bool:
+        """Could these nodes decide in the controller's group by themselves? By its members as far
+        as they are known here to be committed; where none are, by all nodes that may vote. What
+        fewer say of deletions and removals may be the word of one that lies."""
+        raft = self.of_controller.raft
+        committed = raft.memberships.at(raft.commit_index).membership
+        voters = committed if committed.voters else Membership(tuple(sorted(self.voting_nodes)))
+        return is_quorum(voters, nodes)
+
     @property
     def observes(self) -> bool:
         """Is this node an observer, as far as it knows?"""
@@ -212,6 +225,25 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
             position=damage.position,
             problem=damage.problem,
         )
+
+    def told_deleted(self, group: GroupId, peer: NodeId) -> None:
+        """The peer says that the group is deleted. The controller's log says when the replica here
+        ends; until then it campaigns no more if a majority of the controller's voters say so.
+
+        Raises `PeerProtocolViolation`.
+        """
+        if group == CONTROLLER_GROUP:
+            problem = "the controller's group is never deleted"
+            raise PeerProtocolViolation(
+                group=group, peer=peer, kind="GroupDeleted", problem=problem
+            )
+        local = self._replicas.get(group)
+        if local is None or local.deleted_elsewhere:
+            return
+        local.deleted_by.add(peer)
+        if self.decide(local.deleted_by):
+            local.deleted_elsewhere = True
+            self._effects.tell(GroupDeletedElsewhere(group=group, peer=peer))
 
     def check_here(self, local: LocalReplica) -> None:
         """Raises `TopicRecreated` if the replica's group is gone, `NotLeader` if its replica is.

@@ -9,6 +9,7 @@ from typing import TypeVar
 import grpc
 import grpc.aio
 
+from raftlog.config_hosts import is_address
 from raftlog.errors import (
     MalformedRequest,
     NodeUnreachable,
@@ -55,7 +56,7 @@ async def ask_leader(
             try:
                 return await _ask(address, call, request, channels, try_timeout_s)
             except NotLeader as error:
-                if error.address and not hint:
+                if not hint and is_address(error.address):
                     return await _ask(error.address, call, request, channels, try_timeout_s)
             except Unavailable:
                 continue

@@ -13,7 +13,7 @@ from raftlog.comparison import Trust
 from raftlog.core.messages import PeerMessage
 from raftlog.core.ready import Role
 from raftlog.core.types import NodeId
-from raftlog.errors import DiskFull
+from raftlog.errors import AcknowledgedEntriesLost, DiskFull
 from raftlog.image.job import CompactionJob, Reply
 from raftlog.machines.commands import ReportPlacement
 from raftlog.machines.group_info import label_of
@@ -186,14 +186,8 @@ class LoopEffects:
                 log.info("group removed", group=group, topic=label_of(info))
             case GroupDeletedElsewhere(group=group, peer=peer):
                 log.info("group deleted elsewhere", group=group, peer=peer)
-            case PeerMessagesRefused(latest=violation, count=count):
-                log.error(
-                    "a peer breaks the protocol: its message was dropped",
-                    peer=violation.peer,
-                    cause=violation.cause,
-                    remedy=violation.remedy,
-                    dropped=count,
-                )
+            case PeerMessagesRefused():
+                _tell_refused(event)
             case ReplicaRebuilding() | ReplicaRebuilt() | RebuildsSpent():
                 _tell_rebuild(event)
             case StateCompared() | HistoryCompared():
@@ -234,6 +228,26 @@ class LoopEffects:
                 log.info("the disk keeps up")
             case _:
                 assert_never(event)
+
+
+def _tell_refused(event: PeerMessagesRefused) -> None:
+    latest = event.latest
+    if isinstance(latest, AcknowledgedEntriesLost):
+        log.error(
+            "a log lacks what it had acknowledged, or a leader lies: its replica does not vote",
+            group=latest.group,
+            peer=latest.peer,
+            cause=latest.cause,
+            remedy=latest.remedy,
+        )
+    else:
+        log.error(
+            "a peer breaks the protocol: its message was dropped",
+            peer=latest.peer,
+            cause=latest.cause,
+            remedy=latest.remedy,
+            dropped=event.count,
+        )
 
 
 def _tell_compared(event: StateCompared | HistoryCompared) -> None:

@@ -28,7 +28,6 @@ from raftlog.core.ready import Role
 from raftlog.core.types import NodeId
 from raftlog.crash_dumps import set_core_dumps
 from raftlog.errors import (
-    AcknowledgedEntriesLost,
     DiskFailed,
     DiskFull,
     ExitCode,
@@ -59,10 +58,6 @@ from raftlog.storage.posix import PosixFileSystem
 from raftlog.tls import Certificates
 from raftlog.transport.peer_channels import PeerChannels
 
-_NO_CLEAN_END = (DiskFailed, AcknowledgedEntriesLost)
-"""Errors after which a node does not even close its files: its disk is not to be trusted, and it
-must not vote once more."""
-
 _GRANTS_TRY_S = 1.0
 """How long one node is given to tell the grants: what is taken away acts within seconds, also
 while a node is stuck."""
@@ -87,8 +82,8 @@ def run_node(
     `addresses` names nodes of the cluster, this one included; from the others it hears of the rest.
     `founders` are those that the cluster began with; that never changes. `fs` is the file system of
     the folder `data`; None: the real one. `compaction` is the program that compacts beside the
-    node. A disk that fails or has lost what this node acknowledged ends the process at once with
-    `ExitCode.NODE_REFUSED`, a defect of ours with `FAILED`. The log says why.
+    node. A disk that fails ends the process at once with `ExitCode.NODE_REFUSED`, a
+    defect of ours with `FAILED`. The log says why.
     """
     assert __debug__, "raftlog serves with its assertions on: do not start it with python -O"
     os.umask(0o077)
@@ -125,7 +120,7 @@ async def _serve(
     failure: list[RaftlogError] = []
 
     def fail(error: BaseException) -> None:
-        if isinstance(error, NodeRefused) and not isinstance(error, _NO_CLEAN_END):
+        if isinstance(error, NodeRefused) and not isinstance(error, DiskFailed):
             failure.append(error)
             stop.set()
             return

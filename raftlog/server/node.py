@@ -114,6 +114,8 @@ class Node:
         self._address = addresses[self.node]
         self._routes = parse_routes(settings.server.peer_routes)
         self._reporting: set[ReportPlacement] = set()
+        self._rejected_by: dict[NodeId, str] = {}
+        """The nodes that have said last that this one must not serve, and why."""
         self.positions: Callable[[], Awaitable[Sequence[KeyValue]]] | None = None
         """Reads the positions of reader groups; `Services` sets it."""
         self.links = NodeLinks(self.node, self._link, fail)
@@ -309,13 +311,21 @@ class Node:
     def _replica(self, group: GroupId) -> LocalReplica | None:
         return self.multiraft.replicas.of_group(group)
 
-    def _link_opened(self, _: NodeId) -> None:
+    def _link_opened(self, peer: NodeId) -> None:
+        self._rejected_by.pop(peer, None)
         self.multiraft.peer_reachable(1 + self.links.connected)
 
-    def _refused(self, error: RaftlogError) -> None:
+    def _refused(self, peer: NodeId, error: RaftlogError) -> None:
         """A wiped folder and a node that was removed learn here that they must not serve: no peer
-        lets them reach a leader."""
-        if isinstance(error, IdentityRefused | NodeRemoved) and error.node == self.node:
+        lets them reach a leader. One peer may lie, so a majority of the voters must say it."""
+        if not isinstance(error, IdentityRefused | NodeRemoved) or error.node != self.node:
+            return
+        if self._rejected_by.get(peer) != error.cause:
+            self._rejected_by[peer] = error.cause
+            log.warning(
+                "a node rejects this one", peer=peer, cause=error.cause, remedy=error.remedy
+            )
+        if self.multiraft.replicas.decide(self._rejected_by):
             self._fail(error)
 
     def peer_opened(self, hello: PeerHello) -> None:

@@ -1,4 +1,4 @@
-"""A starting node binds its id to its store with the controller, or learns that it must stop."""
+"""A starting node binds its id to its store with the controller."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import structlog
 
-from raftlog.errors import Unavailable
+from raftlog.errors import RaftlogError, Unavailable
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.server.leader_calls import ask_leader
 from raftlog.server.node import Node
@@ -17,14 +17,19 @@ _PAUSE_S = 0.2
 """The pause between two tries. No setting: a node tries until it is registered, and waits for
 nothing else meanwhile."""
 
+_REJECTED_PAUSE_S = 2.0
+"""The pause after a rejection, which lasts until a person acts. No setting, for the same reason."""
+
 log = structlog.get_logger(__name__)
 
 
 async def register(node: Node, services: Services) -> None:
     """Return once the controller has bound this node's store to its id.
 
-    Raises `IdentityRefused`, `NodeRemoved`.
+    Whoever answers as the controller's leader may lie, so its rejection is logged and no more.
+    The links learn what a majority says (`Node`).
     """
+    rejection = ""
     call = RegisterNodeCall(
         node=node.node,
         store_uuid=node.identity.store_uuid,
@@ -44,6 +49,11 @@ async def register(node: Node, services: Services) -> None:
         except Unavailable as error:
             log.debug("registration waits", cause=error.cause)
             await asyncio.sleep(_PAUSE_S)
+        except RaftlogError as error:
+            if error.cause != rejection:
+                rejection = error.cause
+                log.warning("registration rejected", cause=error.cause, remedy=error.remedy)
+            await asyncio.sleep(_REJECTED_PAUSE_S)
         else:
             break
     log.info("registered", node=node.node, store_uuid=node.identity.store_uuid)

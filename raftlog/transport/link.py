@@ -88,7 +88,7 @@ class PeerLink:
     """Sends messages to `peer` and reconnects for as long as it runs. For one event loop only.
 
     `open_channel` opens a channel to `address`, with the certificate that this node has then.
-    `on_refused` gets every typed error with which the peer refuses this node.
+    `on_refused` gets every typed error with which the peer refuses this node, and the peer.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class PeerLink:
         known_store: Callable[[NodeId], str | None],
         on_open: Callable[[NodeId], None],
         on_lost: Callable[[NodeId], None],
-        on_refused: Callable[[RaftlogError], None],
+        on_refused: Callable[[NodeId, RaftlogError], None],
     ) -> None:
         self.peer = peer
         self.address = address
@@ -201,7 +201,7 @@ class PeerLink:
                 except MalformedRequest as malformed:
                     self._is_none(malformed)
                 else:
-                    self._on_refused(refusal)
+                    self._on_refused(self.peer, refusal)
 
     def _is_none(self, error: MalformedRequest) -> None:
         """Log that what answers at the peer's address is no node: once, not at every try."""

@@ -367,11 +367,15 @@ def test_a_wiped_folder_helps_no_node_that_has_just_started_to_lead(tmp_path: Pa
         wait_for(lambda: '"serving"' in log_1.read_text()[before:], "node 1 to serve", PATIENCE_S)
         cluster.serve(3)
         wait_for(
+            lambda: "a node rejects this one" in log_3.read_text(), "its rejection", PATIENCE_S
+        )
+        assert cluster.exit_code(3) is None, "one node may lie"
+        assert '"role": "leader"' not in log_1.read_text()[before:]
+        cluster.serve(2)
+        wait_for(
             lambda: "error: IdentityRefused:" in log_3.read_text(),
             "the end",
             PATIENCE_S,
         )
-        assert '"role": "leader"' not in log_1.read_text()[before:]
-        cluster.serve(2)
         assert client.append("new", [{"number": 2}]).start == 1
         assert client.append("old", [{"number": 2}]).start == 1

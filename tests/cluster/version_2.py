@@ -125,6 +125,7 @@ def _topic(note: type) -> None:
     from raftlog.machines.outcomes import Trimmed
 
     machine: Any = topic.TopicMachine
+    machine.commands |= {note}
     init, apply, trim = machine.__init__, machine._apply, machine._trim
     state, restore, fingerprint = machine.state, machine.restore.__func__, machine.fingerprint
 

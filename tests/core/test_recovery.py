@@ -11,7 +11,6 @@ from raftlog.core.messages import AppendReply, Heartbeat, HeartbeatReply, VoteRe
 from raftlog.core.ready import Role
 from raftlog.core.recovery import begun, is_recovering, next_recovery
 from raftlog.core.types import HardState, LastEntry, LogIndex, NodeId, Term
-from raftlog.errors import AcknowledgedEntriesLost
 from tests.core.member import TIMING, Member, append_request, heartbeat, log_of, vote_request
 from tests.core.network import Network
 
@@ -160,9 +159,6 @@ def test_a_leader_that_does_not_know_of_the_loss_does_not_end_the_member() -> No
     member = recovering_member()
     member.step(heartbeat(member, 2, term=3, commit_index=3))
     assert (member.raft.commit_index, member.raft.recovering) == (0, True)
-    sound = Member(1, terms=[], term=3)
-    with pytest.raises(AcknowledgedEntriesLost):
-        sound.step(heartbeat(sound, 2, term=3, commit_index=3))
 
 
 def recovered_in_memory(network: Network, node: int) -> Member:

@@ -6,13 +6,15 @@ from random import Random
 
 import pytest
 
+from raftlog.core.election import LOSS_PATIENCE
 from raftlog.core.log_view import LogView
 from raftlog.core.membership import Membership, MembershipAt, Memberships
+from raftlog.core.messages import VoteReply
 from raftlog.core.raft import Raft
 from raftlog.core.ready import Role
 from raftlog.core.types import NO_INDEX, NOBODY, GroupId, HardState, NodeId, RaftTiming, Term
 from raftlog.errors import AcknowledgedEntriesLost
-from tests.core.member import TIMING, Member, append_request, heartbeat
+from tests.core.member import TIMING, Member, append_request, heartbeat, vote_request
 from tests.core.network import Network
 
 
@@ -109,13 +111,27 @@ def test_a_heartbeat_after_a_restart_in_the_same_term_is_believed() -> None:
     assert len(member.applied) == 2
 
 
-def test_a_lost_acknowledged_entry_stops_the_member_that_lost_it() -> None:
-    """Only a lying disk causes this. It must not help to elect a leader without the entry."""
+def test_a_member_that_lost_an_acknowledged_entry_gives_no_vote_for_a_while() -> None:
+    """Its disk lies, or its leader does. It must not help to elect a leader without the entry, and
+    a leader that lies must not stop its group for good."""
     member = Member(1, terms=[1], term=1)
-    with pytest.raises(AcknowledgedEntriesLost) as stopped:
+    with pytest.raises(AcknowledgedEntriesLost) as told:
         member.step(heartbeat(member, 2, term=1, commit_index=5))
-    assert (stopped.value.last, stopped.value.committed) == (1, 5)
+    assert (told.value.peer, told.value.last, told.value.committed) == (2, 1, 5)
     assert member.raft.commit_index == 0
+    member.settle()
+    member.leader_lost(2, 1)
+
+    def votes() -> bool:
+        member.take()
+        term = member.raft.term + 1
+        member.step(vote_request(member, 3, term=term, last=(1, 2), pre=True))
+        return any(each.granted for each in member.take(VoteReply))
+
+    member.tick(LOSS_PATIENCE * member.timing.election_ticks_min - 1)
+    assert (member.raft.role, votes()) == (Role.FOLLOWER, False)
+    member.tick()
+    assert votes()
 
 
 def test_a_log_above_a_base_starts_committed_at_the_base() -> None:

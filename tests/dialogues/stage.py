@@ -89,8 +89,8 @@ class Told(Network):
         try:
             super().deliver(message)
         except AcknowledgedEntriesLost as error:
-            self.lines.append(f"{message.to} stops: {type(error).__name__}")
-            self.crash(message.to)
+            self.lines.append(f"{message.to} gives no vote: {type(error).__name__}")
+            self[message.to].settle()
         except PeerProtocolViolation as error:
             self.lines.append(f"{message.to} refuses: {type(error).__name__}")
 

@@ -34,10 +34,10 @@ TICKS_MAX = 200
 """An election and all that a test waits for take fewer."""
 
 
-def disk_of_topics(count: int) -> MemoryFileSystem:
-    """Node 1's disk with so many topics, of groups 1 and so on, whose logs are empty."""
+def disk_of_topics(count: int, node: NodeId = ONE) -> MemoryFileSystem:
+    """The node's disk with so many topics, of groups 1 and so on, whose logs are empty."""
     disk = MemoryFileSystem(Random(1))
-    folder = DataFolder.open(disk, cluster_id="c", node=ONE, new_store_uuid="store-1")
+    folder = DataFolder.open(disk, cluster_id="c", node=node, new_store_uuid=f"store-{node}")
     store = GroupStore(
         folder=folder,
         voters=NODES,

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from raftlog.core.messages import Heartbeat, ImageChunkRequest, ImageOffer, ImageRequest
-from raftlog.core.types import GroupId, LogIndex, NodeId, RaftTiming
+from raftlog.core.types import GroupId, LogIndex, NodeId, RaftTiming, Term
 from raftlog.image.incoming import INCOMING_PREFIX
 from raftlog.machines.group_info import CONTROLLER
 from raftlog.multiraft.effects import GroupQuarantined, GroupRefilling, ImageInstalled
@@ -50,19 +50,23 @@ def received(disk: MemoryFileSystem) -> list[str]:
     return [name for name in disk.list(FOLDER) if name.startswith(INCOMING_PREFIX)]
 
 
-def offer(multiraft: MultiRaft, driver: Driver, wire: Wire) -> None:
-    """Let the wire's source offer its image, and carry everything until nothing is asked."""
-    image = wire.sender.topics[GROUP].image.manifest
-    heard = Heartbeat(
+def leads(term: Term) -> Heartbeat:
+    """The source leads the group."""
+    return Heartbeat(
         group=GROUP,
         sender=SOURCE,
         to=HERE,
-        term=image.snapshots[-1].term,
+        term=term,
         commit_index=LogIndex(0),
         read_round=0,
         quiesce_round=0,
     )
-    multiraft.receive(SOURCE, [heard])
+
+
+def offer(multiraft: MultiRaft, driver: Driver, wire: Wire) -> None:
+    """Let the wire's source offer its image, and carry everything until nothing is asked."""
+    image = wire.sender.topics[GROUP].image.manifest
+    multiraft.receive(SOURCE, [leads(image.snapshots[-1].term)])
     driver.run()
     driver.sent.clear()
     multiraft.receive(SOURCE, [ImageOffer(group=GROUP, sender=SOURCE, to=HERE, index=image.index)])
@@ -122,7 +126,7 @@ def test_what_a_fetch_received_that_nobody_goes_on_with_is_removed() -> None:
 
     tick(ROUND_TICKS - 10)
     image_offer = ImageOffer(group=GROUP, sender=SOURCE, to=HERE, index=1_000)
-    multiraft.receive(SOURCE, [image_offer])
+    multiraft.receive(SOURCE, [leads(Term(1)), image_offer])
     tick(ROUND_TICKS + 20)
     assert received(disk), "the fetch had ended since the round before"
     tick(ROUND_TICKS)

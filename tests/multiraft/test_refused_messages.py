@@ -9,6 +9,7 @@ from typing import Any
 
 from raftlog.core.messages import GroupDeleted, Heartbeat, HeartbeatReply, PeerMessage
 from raftlog.core.types import CONTROLLER_GROUP, LogIndex, NodeId, RaftTiming, Term
+from raftlog.image.job import CompactionJob, Reply
 from raftlog.machines.commands import ReportPlacement
 from raftlog.multiraft.effects import BackgroundRead, MultiRaftEvent, PeerMessagesRefused
 from raftlog.multiraft.groups import GroupStore
@@ -66,6 +67,9 @@ class Driver:
 
     def run_job(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         self._due.append(lambda: done(work()))
+
+    def run_compaction(self, job: CompactionJob, done: Callable[[Reply], None]) -> None:
+        """It does not end."""
 
     def tell(self, event: MultiRaftEvent) -> None:
         self.told.append(event)

@@ -33,7 +33,7 @@ def parent_gives_what_is_not_committed() -> Any:
 def observer_takes_what_does_not_follow() -> Any:
     """An answer that came late is written at the end of the log, whatever it follows on."""
 
-    def observe(self: Any, pulled: Any) -> None:
+    def observe(self: Any, pulled: Any, *, term_max: Any) -> None:
         first = self.log.last_index + 1
         rows = enumerate(pulled.entries, first)
         entries = [replace(entry, index=LogIndex(index)) for index, entry in rows]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from raftlog.core.messages import AppendRequest, RaftMessage, Replicate
 from raftlog.core.raft import Raft
 from raftlog.core.types import EntryKind, LogIndex, NodeId, Payload, Span, Term
+from raftlog.core.validity import TERM_MAX
 from raftlog.replica import Budget, Output, Replica
 from raftlog.storage.log import GroupLog
 from raftlog.storage.prefix import PrefixRemoval
@@ -39,9 +40,9 @@ class WatchedRaft(Raft):
     count: Callable[[str], None]
     stepped: Callable[[], None]
 
-    def step(self, message: RaftMessage) -> None:
+    def step(self, message: RaftMessage, *, term_max: Term = TERM_MAX) -> None:
         was_quiesced = self.quiesced
-        super().step(message)
+        super().step(message, term_max=term_max)
         if self.quiesced and not was_quiesced:
             self.count(f"a {self.role.value} quiesced")
         if message.sender != self.node:  # its own votes come in the middle of `Replica.advance`

@@ -1,0 +1,399 @@
+"""A member that turns against the others: whatever it sends ends no process, and changes nothing
+that is committed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any, get_args, get_type_hints
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raftlog.checksum import crc32c
+from raftlog.core import messages as sent
+from raftlog.core.messages import AppendRequest, Heartbeat, PeerMessage
+from raftlog.core.types import (
+    EMPTY_PAYLOAD,
+    NO_INDEX,
+    NOBODY,
+    Entry,
+    EntryKind,
+    GroupId,
+    LogIndex,
+    NodeId,
+    Payload,
+    Term,
+)
+from raftlog.core.validity import TERMS_ALWAYS
+from raftlog.errors import AcknowledgedEntriesLost, MalformedRequest
+from raftlog.image.manifest import encode_image
+from raftlog.machines.commands import Append, RemoveWriter, Stage
+from raftlog.multiraft.multiraft import MultiRaft
+from raftlog.wire.batch import BatchHeader
+from raftlog.wire.codec import decode_peer_messages, encode_command, encode_peer_messages
+from tests.multiraft.leading import LeadingNode, disk_of_topics, heartbeat
+from tests.multiraft.test_refused_messages import NODES, Driver, started
+from tests.wire.strategies import COMMAND_TYPES, values_of
+
+ONE, TWO, THREE = NODES
+GROUP = GroupId(1)
+NOW_US, TICK_US = 1_800_000_000_000_000, 100_000
+HELD = 3
+"""Entries of each group that are committed before the attack."""
+NUMBERS = (0, 1, HELD, HELD + 1, 2**32, 2**62 - 1, 2**62, 2**64 - 1)
+SIGNED = (-(2**63), -1, 0, 1, 2**62, 2**63 - 1)
+BYTES = (b"", b"\0", b"\x01", b"x" * 100, b"x" * 100_000)
+TEXTS = ("", "x" * 100_000, "../../identity", "snapshot-00000000000000000001")
+COMMANDS = (b"", b"\x01", b"\x01\xff\xff", b"\x02junk", b"{}", b"[" * 100_000)
+
+
+@dataclass
+class Victim:
+    """Node 1, after the other two have made it what it is."""
+
+    multiraft: MultiRaft
+    driver: Driver
+
+    def hear(self, message: PeerMessage) -> None:
+        """It comes as a frame, as from the wire."""
+        try:
+            frame = encode_peer_messages([message])
+        except (ValueError, AssertionError):
+            return  # no frame can say it
+        try:
+            decoded = decode_peer_messages(frame)
+        except MalformedRequest:
+            return  # the stream ends
+        self.multiraft.receive(message.sender, decoded)
+        self.driver.run()
+
+    def tick(self, count: int) -> None:
+        for _ in range(count):
+            self.multiraft.tick()
+            self.driver.run()
+
+    def fingerprint(self) -> list[Any]:
+        """Another one after a message: it did something."""
+        locals_ = self.multiraft.replicas.values()
+        states = [(each.raft.fingerprint(), each.replica.applied_index) for each in locals_]
+        return [states, len(self.driver.sent), len(self.driver.told)]
+
+    def committed(self) -> dict[GroupId, list[Any]]:
+        return {
+            group: list(map(local.replica.log.command, range(1, local.raft.commit_index + 1)))
+            for group, local in self.multiraft.replicas.items()
+        }
+
+
+def following() -> Victim:
+    """It follows node 2, and holds what that has committed."""
+    multiraft, driver = started(disk_of_topics(1))
+    victim = Victim(multiraft, driver)
+    for group in (GroupId(0), GROUP):
+        victim.hear(append(group, TWO, count=HELD, commit_index=HELD))
+        assert multiraft.replicas[group].replica.applied_index == HELD
+    return victim
+
+
+def leading() -> Victim:
+    """It leads both groups."""
+    node = LeadingNode()
+    for group in (0, 1):
+        node.wait(lambda group=group: node.local(group).replica.applied_index > 0)
+    return Victim(node.multiraft, node.driver)
+
+
+def append(group: GroupId, sender: NodeId, *, count: int, commit_index: int) -> AppendRequest:
+    return AppendRequest(
+        group=group,
+        sender=sender,
+        to=ONE,
+        term=Term(1),
+        prev_index=NO_INDEX,
+        prev_term=Term(0),
+        entries=tuple(
+            Entry(LogIndex(index), Term(1), EntryKind.NOOP, EMPTY_PAYLOAD)
+            for index in range(1, count + 1)
+        ),
+        commit_index=LogIndex(commit_index),
+    )
+
+
+def values_for(hint: Any, name: str) -> tuple[Any, ...]:
+    plain = getattr(hint, "__supertype__", hint)
+    if plain is bool:
+        return (False, True)
+    if plain is int:
+        return SIGNED if name == "clock_us" else NUMBERS
+    return {bytes: BYTES, str: TEXTS}.get(plain, ())
+
+
+def usual(kind: type, group: GroupId, sender: NodeId, state: Victim, later: int) -> Any:
+    """What an honest node might send, so many terms later."""
+    raft = state.multiraft.replicas[group].raft
+    term = Term(raft.term + later)
+    last, last_term = raft.log.last_index, raft.log.last_term
+    given: dict[str, Any] = {
+        "group": group, "sender": sender, "to": ONE, "term": term, "last_index": last,
+        "last_term": Term(0) if kind is sent.VoteRequest and term == 1 else last_term,
+        "prev_index": last, "prev_term": last_term, "commit_index": raft.commit_index,
+        "match_index": last, "base_index": NO_INDEX, "index": last, "leader": TWO, "held": True,
+        "boot_id": "b", "accepted": True, "payload": Payload(b"c", b"b"), "name": "n",
+        "text": encode_image(state.multiraft.replicas[group].image.manifest), "number": 1,
+        "rows": (sent.PullRow(group=group, index=last, term=last_term, leader_term=term,
+                              leader=TWO),),
+        "entries": (),
+    }  # fmt: skip
+    hints = get_type_hints(kind)
+    blank = {bool: False, int: 0, str: "", bytes: b""}
+    return kind(
+        **{
+            each.name: given.get(each.name, blank.get(getattr(h, "__supertype__", h)))
+            for each in fields(kind)
+            for h in [hints[each.name]]
+        }
+    )
+
+
+def hostile(message: Any) -> Iterator[PeerMessage]:
+    """The message with each of its values replaced, one at a time."""
+    for name, hint in get_type_hints(type(message)).items():
+        if name in ("sender", "to"):
+            continue  # a frame with another one ends its stream
+        for value in values_for(hint, name):
+            yield replace(message, **{name: value})
+    if isinstance(message, sent.PullRequest):
+        for name in ("group", "index", "term", "leader_term", "leader"):
+            for value in NUMBERS:
+                yield replace(message, rows=(replace(message.rows[0], **{name: value}),))
+
+
+def entries_after(message: Any) -> Iterator[PeerMessage]:
+    """The message with an entry of each kind that holds anything, said to be committed."""
+    index = LogIndex(message.prev_index + 1)
+    for kind in EntryKind:
+        for command in COMMANDS:
+            entry = Entry(index, message.term, kind, Payload(command, b""))
+            yield replace(message, entries=(entry,), commit_index=index)
+            yield replace(message, entries=(entry,), term=Term(message.term + 1))
+
+
+KINDS = get_args(PeerMessage)
+STATES: dict[str, Callable[[], Victim]] = {"follower": following, "leader": leading}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("state", STATES)
+def test_no_value_of_a_message_ends_the_node_or_changes_what_is_committed(
+    kind: type, state: str
+) -> None:
+    for group, sender, later in ((0, TWO, 0), (1, TWO, 0), (1, THREE, 0), (1, THREE, 1)):
+        make = STATES[state]
+        victim, number = make(), 0
+        while number < len(cases := cases_of(usual(kind, GroupId(group), sender, victim, later))):
+            before, committed = victim.fingerprint(), victim.committed()
+            victim.hear(cases[number])
+            if victim.fingerprint() != before:
+                victim.tick(3)
+                for each, commands in victim.committed().items():
+                    assert commands[: len(committed[each])] == committed[each], cases[number]
+                victim = make()
+            number += 1
+
+
+def cases_of(message: Any) -> list[PeerMessage]:
+    cases = list(hostile(message))
+    return cases + list(entries_after(message)) if hasattr(message, "entries") else cases
+
+
+@pytest.mark.parametrize("kind", COMMAND_TYPES, ids=lambda kind: kind.__name__)
+def test_no_command_that_a_leader_commits_ends_the_node(kind: type) -> None:
+    @settings(max_examples=12, deadline=None)
+    @given(values_of(kind), values_of(BatchHeader), st.sampled_from([GroupId(0), GROUP]))
+    def check(command: Any, header: BatchHeader, group: GroupId) -> None:
+        victim = following()
+        data = encode_command(command, header if isinstance(command, Append | Stage) else None)
+        index = LogIndex(HELD + 1)
+        entry = Entry(index, Term(1), EntryKind.COMMAND, Payload(data, b""))
+        request = append(group, TWO, count=0, commit_index=index)
+        victim.hear(replace(request, prev_index=HELD, prev_term=Term(1), entries=(entry,)))
+        victim.tick(3)
+
+    check()
+
+
+# ------------------------------------------------------------ after the attack
+
+
+class Honest:
+    """Nodes 1 and 2 of three. The third says what a test wants, and answers nothing."""
+
+    def __init__(self) -> None:
+        self.victims = {}
+        for node in (ONE, TWO):
+            multiraft, driver = started(disk_of_topics(1, node), node=node)
+            driver.wall_us = NOW_US
+            self.victims[node] = Victim(multiraft, driver)
+        self.wait_for_leader()
+
+    def hear(self, *messages: PeerMessage) -> None:
+        for message in messages:
+            self.victims[message.to].hear(message)
+
+    def tick(self) -> None:
+        for victim in self.victims.values():
+            victim.driver.wall_us += TICK_US
+            victim.tick(1)
+        while any(victim.driver.sent for victim in self.victims.values()):
+            for victim in self.victims.values():
+                out, victim.driver.sent = victim.driver.sent, []
+                for message in out:
+                    if message.to != THREE:
+                        self.hear(message)
+
+    def leader(self) -> NodeId:
+        """Who leads group 1 of those that agree; NOBODY: they do not."""
+        rafts = [victim.multiraft.replicas[GROUP].raft for victim in self.victims.values()]
+        told = {(raft.leader, raft.term, raft.commit_index) for raft in rafts}
+        leader = told.pop()[0]
+        return leader if not told and leader in self.victims else NOBODY
+
+    def wait_for_leader(self, ticks_max: int = 600) -> None:
+        for _ in range(ticks_max):
+            if self.leader() != NOBODY:
+                return
+            self.tick()
+        raise AssertionError(f"no leader within {ticks_max} ticks")
+
+    def write(self) -> None:
+        """A new record of the log is committed on both."""
+        self.wait_for_leader()
+        local = self.victims[self.leader()].multiraft.replicas[GROUP]
+        before = local.raft.commit_index
+        self.victims[self.leader()].multiraft.propose(
+            local, Payload(encode_command(RemoveWriter(writer="w"), None), b""), lambda _: None
+        )
+        for _ in range(100):
+            self.tick()
+            rafts = [each.multiraft.replicas[GROUP].raft for each in self.victims.values()]
+            if all(raft.commit_index > before for raft in rafts):
+                return
+        raise AssertionError("not written")
+
+    def term(self, node: NodeId) -> Term:
+        return self.victims[node].multiraft.replicas[GROUP].raft.term
+
+
+def claim(to: NodeId, term: int, commit_index: int = 0) -> Heartbeat:
+    """Node 3 says that it leads group 1."""
+    return heartbeat(1, THREE, term, to=to, commit_index=LogIndex(commit_index))
+
+
+def test_terms_that_one_member_is_brought_to_part_it_from_no_other_and_leave_room() -> None:
+    """With a bound on what one message may lift, two messages to node 1 would part the others."""
+    honest = Honest()
+    for term in (2**64 - 1, 2**63 - 1, 2**62, 2**62 - 1, 2 * NOW_US):
+        honest.hear(claim(ONE, term))
+        assert honest.term(ONE) < 2**32, "nothing is accepted beyond this node's time"
+    for step in range(1, 100):
+        honest.hear(claim(ONE, NOW_US * step // 100))
+    honest.hear(claim(ONE, NOW_US))
+    assert honest.term(ONE) == NOW_US
+    assert honest.term(TWO) < 2**32
+    honest.write()
+    assert 0 < honest.term(ONE) - NOW_US < 100, "elections went on from there"
+
+
+def test_a_member_that_missed_a_year_of_elections_comes_back_whatever_its_clock_shows() -> None:
+    honest = Honest()
+    for victim in honest.victims.values():
+        victim.driver.wall_us = 0
+        victim.tick(1)
+    honest.hear(claim(TWO, TERMS_ALWAYS - 100))
+    assert honest.term(TWO) == TERMS_ALWAYS - 100
+    honest.write()
+
+
+def test_a_term_beyond_the_clock_is_accepted_when_the_clock_gets_there() -> None:
+    """Node 2's clock is a second behind that of node 1, which was brought to its own time."""
+    honest = Honest()
+    honest.victims[TWO].driver.wall_us -= 10 * TICK_US
+    honest.hear(claim(ONE, honest.victims[ONE].driver.wall_us - TICK_US))
+    honest.write()
+
+
+def test_who_was_told_of_a_loss_by_a_liar_votes_again_when_it_falls_silent() -> None:
+    """Both would give no vote any more, and the group would have no leader."""
+    honest = Honest()
+    term = honest.term(ONE) + 1
+    honest.hear(*(claim(to, term, 2**61) for to in (ONE, TWO)))
+    for victim in honest.victims.values():
+        assert victim.multiraft.replicas[GROUP].raft.timer.withheld_ticks > 0
+        assert isinstance(victim.driver.refusals()[-1].latest, AcknowledgedEntriesLost)
+    honest.write()
+
+
+# ------------------------------------------------------------ images
+
+
+def offered(victim: Victim, sender: NodeId) -> bool:
+    """Does the node ask for the image that this one offers?"""
+    victim.driver.sent.clear()
+    victim.hear(sent.ImageOffer(group=GROUP, sender=sender, to=ONE, index=LogIndex(1_000)))
+    return any(isinstance(each, sent.ImageRequest) for each in victim.driver.sent)
+
+
+def test_only_its_leader_gives_a_replica_an_image_in_place_of_its_log() -> None:
+    victim = following()
+    assert not offered(victim, THREE)
+    assert offered(victim, TWO)
+
+
+SNAPSHOT = [1000, 1, 0, "00" * 16]
+STAGES = [900, 1000, 50, 7]
+HISTORY = [0, 9, 90, 900, 7, 7, "00" * 32]
+
+
+def manifests() -> Iterator[bytes]:
+    """Of an image at entry 1,000, with one value that no honest node's has."""
+    table = {
+        "generation": 1, "base": [1000, 1], "snapshots": [SNAPSHOT], "stages": [STAGES],
+        "history": [HISTORY], "fresh_log": 0, "agreed_mark": 0,
+    }  # fmt: skip
+    yield json.dumps({**table, "snapshots": []}).encode()
+    for name in ("snapshots", "stages", "history"):
+        (row,) = table[name]  # type: ignore[misc]
+        for column in range(len(row)):
+            for value in (0, 2**62 - 1, 2**62, 2**64 - 1, -1, "zz", "00" * 10_000):
+                wrong = [*row[:column], value, *row[column + 1 :]]
+                yield json.dumps({**table, name: [wrong]}).encode()
+                yield json.dumps({**table, name: [wrong, row]}).encode()
+    yield from (b"", b"{", b"[" * 100_000, b"null", b"0" * 1_000_000)
+
+
+@pytest.mark.parametrize("snapshot_bytes", [100, 2**64 - 1])
+def test_no_value_of_a_manifest_ends_the_node_or_changes_what_is_committed(
+    snapshot_bytes: int,
+) -> None:
+    for text in manifests():
+        victim = following()
+        committed = victim.committed()
+        assert offered(victim, TWO)
+        manifest = sent.ImageManifest(
+            group=GROUP, sender=TWO, to=ONE, text=text, snapshot_bytes=snapshot_bytes
+        )
+        victim.hear(manifest)
+        asked = [each for each in victim.driver.sent if isinstance(each, sent.ImageChunkRequest)]
+        for each in asked[:1]:
+            data = bytes(each.length)
+            victim.hear(
+                sent.ImageChunk(
+                    group=GROUP, sender=TWO, to=ONE, name=each.name, position=each.position,
+                    crc=crc32c(data), gone=False, data=data,
+                )
+            )  # fmt: skip
+        victim.tick(1)
+        assert victim.committed() == committed
