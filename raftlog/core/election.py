@@ -16,10 +16,6 @@ from raftlog.core.types import NOBODY, GroupId, LastEntry, NodeId, Term
 SLOW_DISK_PATIENCE = 4
 """So many election timeouts does a member whose disk is slow wait before it tries to lead."""
 
-LOSS_PATIENCE = 10
-"""For so many election timeouts does a member give no vote after a leader has told it that it has
-lost what it acknowledged: long enough for the others to elect another leader without it."""
-
 
 def log_is_up_to_date(request: VoteRequest, last: LastEntry | None) -> bool:
     """Is the candidate's log at least as complete as one that ends with `last`? None: with an entry

@@ -68,7 +68,7 @@ class Member(Part):
     """The state of a member, and its conduct. Mutable; `Raft` is the way to it."""
 
     __slots__ = (
-        "_disk_keeps_up", "_may_lead", "_outbox", "_timing",
+        "_disk_keeps_up", "_lost_to", "_may_lead", "_outbox", "_timing",
         "commit_index", "durable_index", "group", "last_applied", "leader", "leadership", "log",
         "memberships", "node", "quiesced", "recovery", "role", "tally", "term", "timer", "vote",
     )  # fmt: skip
@@ -117,6 +117,8 @@ class Member(Part):
         """The log is durable up to here at least, as `persisted` said."""
         self._disk_keeps_up = True
         self._may_lead = True
+        self._lost_to = NO_INDEX
+        """Up to here a leader says that this member acknowledged; its log may be shorter."""
         self.tally: election.VoteTally | None = None
         self.leadership: Leadership | None = None
         self.quiesced = False
@@ -260,13 +262,19 @@ class Member(Part):
 
         With leases, so long after any leader spoke, whatever has become of it meanwhile.
         """
-        if self.role is Role.LEADER or self.timer.withheld_ticks:
+        if self.role is Role.LEADER or self._withholds_vote:
             return True
         return self.leader != NOBODY and self.timer.elapsed_ticks < self._timing.election_ticks_min
 
+    @property
+    def _withholds_vote(self) -> bool:
+        """May a leader hold a lease that this member granted, or does the log here lack what this
+        member acknowledged?"""
+        return self.timer.withheld_ticks > 0 or self.log.last_index < self._lost_to
+
     def _would_lead(self) -> bool:
         """May this member campaign at all, and may its election be needed?"""
-        fit = self._may_lead and not self.recovering
+        fit = self._may_lead and not self.recovering and self.log.last_index >= self._lost_to
         return fit and self.memberships.needs(self.node, self.commit_index)
 
     def _reset_timer(self) -> None:
@@ -288,7 +296,7 @@ class Member(Part):
             vote=self.vote,
             leader=self.leader,
             last=last,
-            withheld=self.timer.withheld_ticks > 0,
+            withheld=self._withholds_vote,
         )
         if granted and self.vote == NOBODY:
             self.vote = request.sender
@@ -396,15 +404,14 @@ class Member(Part):
         """The leader vouches that our log is its own up to here, and that this is committed.
 
         Raises `AcknowledgedEntriesLost` if our log is shorter: a leader only tells what we have
-        acknowledged. It may not have heard yet that we have lost the log and know it. If it tells
-        the truth, our vote could elect a leader that lacks what we have lost. If it lies, and we
-        never voted again, it would have stopped the group. So we vote again some time after it has
-        told us last.
+        acknowledged. It may not have heard yet that we have lost the log and know it. Our vote
+        could elect a leader that lacks what we have lost, so we give none and do not campaign until
+        our log reaches that far again.
         """
         if commit_index > self.log.last_index:
             if self.recovering:
                 return
-            self.timer.withhold(election.LOSS_PATIENCE)
+            self._lost_to = max(self._lost_to, commit_index)
             raise AcknowledgedEntriesLost(
                 group=self.group,
                 peer=self.leader,

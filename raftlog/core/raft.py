@@ -157,8 +157,9 @@ class Raft(Member):
         `term_max` is what `validity.term_max` makes of the driver's clock.
 
         Raises `PeerProtocolViolation` for one that no honest peer sends: then nothing has changed.
-        Raises `AcknowledgedEntriesLost` if this member's disk has, or the leader lies: for a while
-        it neither votes nor campaigns then. There may be something to do, as after any message.
+        Raises `AcknowledgedEntriesLost` if this member's disk has, or the leader lies: it neither
+        votes nor campaigns until its log is as long again. There may be something to do, as after
+        any message.
         """
         assert message.group == self.group, "a message for another group"
         assert message.to == self.node, "a message for another member"

@@ -27,8 +27,7 @@ class ElectionTimer(Part):
         """Since a leader was heard, or this member last acted."""
         self.timeout_ticks = 0
         self.withheld_ticks = 0
-        """For so many ticks no vote is given: a leader may hold a lease, or has told that the log
-        here has lost entries. 0: it is given."""
+        """For so many ticks no vote is given, since a leader may hold a lease; 0: it is given."""
         self._timing = timing
         self._random = random
 
@@ -42,11 +41,10 @@ class ElectionTimer(Part):
         self.withheld_ticks = max(0, self.withheld_ticks - 1)
         return self.elapsed_ticks >= self.timeout_ticks * patience
 
-    def withhold(self, timeouts: int = 0) -> None:
-        """A leader was answered, or may have been just before the member started; or give no vote
-        for so many election timeouts, whether there are leases or not."""
-        least = timeouts or int(self._timing.lease_us > 0)
-        self.withheld_ticks = max(self.withheld_ticks, least * self._timing.election_ticks_min)
+    def withhold(self) -> None:
+        """A leader was answered, or may have been just before the member started."""
+        if self._timing.lease_us:
+            self.withheld_ticks = self._timing.election_ticks_min
 
     def silent(self, ticks: int) -> None:
         """The leader was not heard for so long, while this was not ticked."""

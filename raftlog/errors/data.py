@@ -114,8 +114,9 @@ class CorruptFile(DataLoss):
 @dataclass(kw_only=True, eq=False)
 class AcknowledgedEntriesLost(DataLoss):
     """Node `peer`, which leads, tells that entry `committed`, which this node acknowledged, is
-    committed; the log here ends at `last`. For a while this node gives no vote in the group: its
-    vote could elect a leader without that entry. No caller gets this: the node logs it."""
+    committed; the log here ends at `last`. This node gives no vote in the group until its log is as
+    long again: its vote could elect a leader without that entry. No caller gets this: the node
+    logs it."""
 
     what: str = ""
     group: int
@@ -131,5 +132,5 @@ class AcknowledgedEntriesLost(DataLoss):
     remedy_text = (
         "If the folder is an older copy, stop this node; the others continue. Put back only the "
         "folder with which it last ran, or give its place to another: `raftlog cluster replace`. "
-        "If it is not, stop node {peer}."
+        "If it is not, stop node {peer}, then restart this one."
     )

@@ -127,15 +127,16 @@ def test_a_member_that_lies_ends_no_other_and_is_recovered_from(tmp_path: Path) 
                 frames = [encode_hello(hello), encode_peer_messages(said)]
                 assert not isinstance(speak(addresses[node - 1], frames), RaftlogError)
             wait_for(lambda: all(liar.told[node] > 1 for node in OTHERS), "its lies", PATIENCE_S)
-            cluster.kill(1)
-            cluster.serve(1)
+            for node in OTHERS:  # what it said of lost entries may be true, until they restart
+                cluster.kill(node)
+                cluster.serve(node)
             wait_for(lambda: liar.told[0] or registered(cluster), "node 1 to register", PATIENCE_S)
         assert client.append("t", [{"id": 2, "text": "b"}]).start == 1
         for node in OTHERS:
             told = cluster.logs[node].read_text()
             assert "a node rejects this one" in told
             assert "the node exits" not in told
-            assert told.count('"serving"') == (2 if node == 1 else 1)
+            assert told.count('"serving"') == 2
         assert cluster.exit_code(1) is None
         cluster.serve(LIAR)
         cluster.wait_caught_up(client, "t")

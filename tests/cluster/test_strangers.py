@@ -140,7 +140,7 @@ def harmful(sender: int, to: int) -> list[PeerMessage]:
         ({"store_uuid": "0" * 32}, IdentityRefused),
         ({"store_uuid": ""}, IdentityRefused),
         ({"node": 1}, DataFolderForeign),
-        ({"cluster_id": "x" * 100_000, "address": "\u65e5" * 10_000}, DataFolderForeign),
+        ({"cluster_id": "x" * 100_000, "address": "\u65e5" * 10_000}, MalformedRequest),
     ],
 )
 def test_a_stranger_is_refused_and_raises_no_term(

@@ -232,12 +232,21 @@ class Honest:
     """Nodes 1 and 2 of three. The third says what a test wants, and answers nothing."""
 
     def __init__(self) -> None:
+        self._disks = {node: disk_of_topics(1, node) for node in (ONE, TWO)}
+        self.start()
+        self.wait_for_leader()
+
+    def start(self) -> None:
         self.victims = {}
-        for node in (ONE, TWO):
-            multiraft, driver = started(disk_of_topics(1, node), node=node)
+        for node, disk in self._disks.items():
+            multiraft, driver = started(disk, node=node)
             driver.wall_us = NOW_US
             self.victims[node] = Victim(multiraft, driver)
-        self.wait_for_leader()
+
+    def restart(self) -> None:
+        for disk in self._disks.values():
+            disk.crash()
+        self.start()
 
     def hear(self, *messages: PeerMessage) -> None:
         for message in messages:
@@ -325,14 +334,17 @@ def test_a_term_beyond_the_clock_is_accepted_when_the_clock_gets_there() -> None
     honest.write()
 
 
-def test_who_was_told_of_a_loss_by_a_liar_votes_again_when_it_falls_silent() -> None:
-    """Both would give no vote any more, and the group would have no leader."""
+def test_a_claimed_loss_ends_no_process_and_a_restart_ends_its_effect() -> None:
+    """The claim may be true, and a leader without what was lost must not be elected."""
     honest = Honest()
     term = honest.term(ONE) + 1
     honest.hear(*(claim(to, term, 2**61) for to in (ONE, TWO)))
     for victim in honest.victims.values():
-        assert victim.multiraft.replicas[GROUP].raft.timer.withheld_ticks > 0
         assert isinstance(victim.driver.refusals()[-1].latest, AcknowledgedEntriesLost)
+    for _ in range(300):
+        honest.tick()
+    assert honest.leader() == NOBODY, "no vote is given"
+    honest.restart()
     honest.write()
 
 

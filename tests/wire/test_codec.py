@@ -200,8 +200,8 @@ def test_a_peer_makes_no_digest_as_long_as_a_frame():
     for message in (
         Heartbeat(**to, commit_index=0, agreed_hash=long),
         Heartbeat(**to, commit_index=0, agreed_history_digest=long),
-        HeartbeatReply(**to, last_index=0, state_hash=long),
-        HeartbeatReply(**to, last_index=0, history_digest=long),
+        HeartbeatReply(**to, last_index=0, disk_keeps_up=True, state_hash=long),
+        HeartbeatReply(**to, last_index=0, disk_keeps_up=True, history_digest=long),
     ):
         with pytest.raises(errors.MalformedRequest, match="digest"):
             decode_peer_messages(encode_peer_messages([message]))
