@@ -19,7 +19,7 @@ from raftlog.client.retries import Deadline
 from raftlog.client.window import Window
 from raftlog.config import ClientSettings
 from raftlog.core.types import Offset
-from raftlog.errors import InvalidOption, ProducerClosed, RaftlogError
+from raftlog.errors import InvalidOption, ProducerClosed, RaftlogError, SequenceReused
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.outcomes import Appended
 from raftlog.records.batching import BatchBuffer
@@ -275,8 +275,12 @@ class Producer:
         return call
 
     def _keep(self, replies: list[Appended]) -> list[Appended]:
-        if replies:
-            self._last = replies[-1]
+        """Raises `SequenceReused` where the log has so many appends under this id and later numbers
+        that it cannot compare this one any more: they are of another producer."""
+        for reply in replies:
+            if reply.start < 0:
+                raise SequenceReused(producer=self._producer, sequence=self._sequence - 1)
+            self._last = reply
         return replies
 
 

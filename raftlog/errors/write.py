@@ -373,12 +373,18 @@ class WriterBytesExceeded(WriteRefused):
 
 @dataclass(kw_only=True, eq=False)
 class TooManyWriters(WriteRefused):
-    """A new writer of a stream, or with a txnAppId, in a topic that has `limit` of them."""
+    """A new writer of a stream, or with a txnAppId, in a topic that has `limit` of them, or half of
+    them of the same `owner`."""
 
     topic: str
     limit: int
+    owner: str = ""
 
-    cause_text = "The topic already remembers its limit of {limit} writers."
+    @property
+    def cause(self) -> str:
+        of = f" of {self.owner!r}" if self.owner else ""
+        return f"The topic already remembers its limit of {self.limit} writers{of}."
+
     remedy_text = (
         "Reuse a txnAppId, or remove writers that are gone: raftlog writers list "
         "{topic}, raftlog writers remove {topic} WRITER."

@@ -111,7 +111,7 @@ _REFUSALS: dict[str, tuple[int, tuple[str, ...]]] = {
     "SequenceGap": (11, ("producer", "sequence", "expected")),
     "SequenceReused": (12, ("producer", "sequence")),
     "UnknownWriter": (13, ("writer", "epoch")),
-    "TooManyWriters": (14, ("topic", "limit")),
+    "TooManyWriters": (14, ("topic", "limit", "owner")),
     "StageGap": (16, ("attempt", "number", "expected")),
     "RunFenced": (17, ("writer", "run", "current_run")),
     "EpochTooOld": (18, ("writer", "epoch", "last_epoch")),

@@ -58,11 +58,10 @@ from raftlog.machines.writer_row import OpenAttempt, WriterRow, references_diges
 class RuleContext:
     """What the rules need besides the command and the writer row."""
 
-    topic: str
     schema_version: int
     """The latest version of the schema; all versions from 1 are known."""
-    room_for_writer: bool
-    """Whether there is a row, or room for one of the kind that the command asks for."""
+    no_room: Refused | None
+    """Why there is no room for the row that the command asks for; None: there is, or it exists."""
     limits: TopicLimits
 
 
@@ -163,8 +162,8 @@ def judge_commit(
         return _fenced(row, key)
     if _is_unknown(row, key, command.create_writer):
         return refused("UnknownWriter", writer=key.writer, epoch=key.epoch)
-    if not context.room_for_writer:
-        return refused("TooManyWriters", topic=context.topic, limit=context.limits.writers_max)
+    if context.no_room is not None:
+        return context.no_room
     found = _find_attempts(row, key, command.attempts)
     if isinstance(found, Refused):
         return found
@@ -279,8 +278,8 @@ def _find_attempts(
 def _judge_room(row: WriterRow | None, command: Stage, context: RuleContext) -> TakeStage | Refused:
     """Whether the bounds leave room for the stage. The first stage of a new run counts from 0."""
     key, limits = command.key, context.limits
-    if not context.room_for_writer:
-        return refused("TooManyWriters", topic=context.topic, limit=limits.writers_max)
+    if context.no_room is not None:
+        return context.no_room
     own = row is not None and row.run == key.run
     opened = row.open_epochs.get(key.epoch) if row is not None and own else None
     if (

@@ -70,7 +70,8 @@ class TopicLimits:
     attempts_per_writer_max: int = 100_000
     """Attempts of a writer's open epochs: half a kilobyte of memory each."""
     writers_max: int = 10_000
-    """Rows of streams and named writers, which are never removed automatically."""
+    """Rows of streams and named writers, which are never removed automatically. One principal may
+    own half of them."""
     transient_writers_max: int = 10_000
     """Transient writer rows. One more removes the longest silent one."""
     producers_max: int = 50_000

@@ -112,7 +112,7 @@ class WriterTable:
         else:
             anonymous = row.transient
         decision = refusal_of_owner(row, command, self._topic) or judge_stage(
-            row, command, self._context(key.writer, anonymous)
+            row, command, self._context(command, anonymous)
         )
         if isinstance(decision, Refused):
             return decision
@@ -142,7 +142,7 @@ class WriterTable:
         may_leave = row is None or row.last_epoch < 0 or row.transient
         anonymous = command.transient_writer and may_leave
         return refusal_of_owner(row, command, self._topic) or judge_commit(
-            row, command, self._context(writer, anonymous)
+            row, command, self._context(command, anonymous)
         )
 
     def replayed(self, index: LogIndex, command: CommitEpoch, decision: Replay) -> None:
@@ -307,18 +307,30 @@ class WriterTable:
     def _open_keys(self) -> list[tuple[str, int]]:
         return [(row.name, epoch) for row in self._rows.values() for epoch in row.open_epochs]
 
-    def _context(self, writer: str, anonymous: bool) -> RuleContext:
+    def _context(self, command: Stage | CommitEpoch, anonymous: bool) -> RuleContext:
         """The context of a command that leaves a row of that kind if it is taken."""
-        if anonymous or (writer in self._rows and writer not in self._transient):
-            room = True  # a new transient row removes the longest silent one
-        else:
-            room = len(self._rows) - len(self._transient) < self._limits.writers_max
+        writer = command.key.writer
+        exists = writer in self._rows and writer not in self._transient
         return RuleContext(
-            topic=self._topic,
             schema_version=self.schema_version,
-            room_for_writer=room,
+            # A new transient row removes the longest silent one.
+            no_room=None if anonymous or exists else self._no_room(command.owner),
             limits=self._limits,
         )
+
+    def _no_room(self, owner: str) -> Refused | None:
+        """Why there is no room for another lasting row of this owner. An owner may have half of
+        them at most: they stay, and one principal must not keep all others out."""
+        count, most = len(self._rows) - len(self._transient), self._limits.writers_max
+        if count >= most:
+            return refused("TooManyWriters", topic=self._topic, limit=most)
+        share = max(1, most // 2)
+        if owner and count >= share:
+            rows = self._rows.values()
+            own = sum(row.owner == owner and row.name not in self._transient for row in rows)
+            if own >= share:
+                return refused("TooManyWriters", topic=self._topic, limit=share, owner=owner)
+        return None
 
     def _touched(self, key: EpochKey, index: LogIndex, owner: str) -> WriterRow:
         """The writer's row, created if there is none, as of entry `index`. If it has no owner,

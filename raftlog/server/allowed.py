@@ -358,6 +358,6 @@ NEEDS: dict[str, Needs] = {
     calls.GET_LAST_APPLIED.name: _group(None),
     calls.GET_SERVERS.name: _group(None),
     calls.GET_ENTRIES.name: _group(Right.ADMIN),  # also what was aborted or trimmed
-    calls.GET_STATE.name: _group(Right.READ),
+    calls.GET_STATE.name: _group(Right.ADMIN),  # also the ids of producers
     calls.WATCH_EVENTS.name: _group(None),
 }

@@ -22,8 +22,10 @@ from raftlog.errors import (
     ProducerClosed,
     RaftlogError,
     SchemaMismatch,
+    SequenceReused,
     UnknownProducer,
 )
+from raftlog.machines.limits import PRODUCER_APPENDS_KEPT
 from raftlog.wire.calls import APPEND, AppendCall
 from tests.cluster.row_by_row import row_by_row
 
@@ -261,3 +263,20 @@ def test_an_append_of_unknown_fate_is_reported_and_no_new_producer_takes_over(
             producer.flush()
         assert producer.acknowledged == 2
     assert [each for each in ids(forgetful, "doubt") if each >= 0] == [0, 1]
+
+
+def test_rows_that_the_log_took_for_a_resend_are_not_reported_as_written(
+    client: LogClient,
+) -> None:
+    """Another producer under the same id is further than the log can compare."""
+    client.create_topic("hijacked", DDL)
+    mine, other = client.producer("hijacked"), client.producer("hijacked")
+    mine.append_and_flush([{"id": 0}])
+    for name in ("_producer", "_sequence", "_sent_at_s"):
+        setattr(other, name, getattr(mine, name))
+    for number in range(PRODUCER_APPENDS_KEPT + 1):
+        other.append_and_flush([{"id": number}])
+    with pytest.raises(SequenceReused):
+        mine.append_and_flush([{"id": 777}])
+    with pytest.raises(ProducerClosed):
+        mine.append_and_flush([{"id": 778}])

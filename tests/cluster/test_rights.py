@@ -91,7 +91,7 @@ NEEDED = {
     "Append": "write", "Stage": "write", "CommitEpoch": "write", "AbortEpoch": "write",
     "PutKey": "write", "DeleteKey": "write",
     "Read": "read", "ReadSizes": "read", "FindOffset": "read", "ReadKeys": "read",
-    "WatchKeys": "read", "GetEntries": "admin", "GetState": "read",
+    "WatchKeys": "read", "GetEntries": "admin", "GetState": "admin",
     "RemoveWriter": "delete", "SetWriterOwner": "admin",
 }  # fmt: skip
 """The right without which a call is refused, written here once more."""

@@ -138,6 +138,7 @@ class Scene:
         now_us: int = 0,
         plan: str = "",
         overwrite: bool = False,
+        owner: str = "",
     ) -> TopicOutcome:
         return self.apply(
             CommitEpoch(
@@ -150,6 +151,7 @@ class Scene:
                 transient_writer=transient,
                 plan=plan,
                 overwrite=overwrite,
+                owner=owner,
             )
         )
 

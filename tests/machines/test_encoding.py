@@ -140,7 +140,7 @@ KNOWN_REFUSALS = {
     "SequenceGap": b"1(11:1=8:producer;2=8:sequence;3=8:expected;)",
     "SequenceReused": b"1(12:1=8:producer;2=8:sequence;)",
     "UnknownWriter": b"1(13:1=6:writer;2=5:epoch;)",
-    "TooManyWriters": b"1(14:1=5:topic;2=5:limit;)",
+    "TooManyWriters": b"1(14:1=5:topic;2=5:limit;3=5:owner;)",
     "StageGap": b"1(16:1=7:attempt;2=6:number;3=8:expected;)",
     "RunFenced": b"1(17:1=6:writer;2=3:run;3=11:current_run;)",
     "EpochTooOld": b"1(18:1=6:writer;2=5:epoch;3=10:last_epoch;)",

@@ -6,10 +6,10 @@ import dataclasses
 
 import pytest
 
-from raftlog.machines.commands import EpochKey, RemoveWriter
+from raftlog.machines.commands import EpochKey, RemoveWriter, SetWriterOwner
 from raftlog.machines.limits import EXPIRED_AT_ONCE_MAX, TopicLimits
-from raftlog.machines.outcomes import EpochCommitted, WriterRemoved
-from tests.machines.scenes import Scene, batch, code, ended, expire, key, reference
+from raftlog.machines.outcomes import EpochCommitted, Outcome, Refused, WriterRemoved
+from tests.machines.scenes import TOPIC, Scene, batch, code, ended, expire, key, reference
 
 HOUR_US = 3_600_000_000
 DAY_US = 24 * HOUR_US
@@ -76,6 +76,25 @@ def test_streams_that_failed_before_their_first_commit_make_room_for_others() ->
     assert isinstance(scene.write_epoch(key(0, writer="w9"), 5), EpochCommitted)
     assert code(scene.stage(key(0, writer="w8"), "a", 0, batch(901))) == "TooManyWriters"
     assert isinstance(scene.write_epoch(key(1, writer="w9"), 5), EpochCommitted)
+
+
+def test_one_principal_leaves_half_of_the_rows_to_others() -> None:
+    scene = Scene(TopicLimits(writers_max=4))
+
+    def commits(number: int, owner: str) -> Outcome:
+        return scene.commit_epoch(key(0, writer=f"w{number}"), owner=owner)
+
+    for number in (1, 2):
+        assert code(commits(number, "token:eve")) == "EpochCommitted"
+    refusal = commits(3, "token:eve")
+    assert isinstance(refusal, Refused)
+    assert dict(refusal.values) == {"topic": TOPIC.name, "limit": 2, "owner": "token:eve"}
+    assert code(commits(4, "token:ada")) == "EpochCommitted"
+    scene.apply(SetWriterOwner(writer="w2", owner="token:ada"))
+    assert code(commits(3, "token:eve")) == "EpochCommitted"
+    assert code(commits(5, "token:bob")) == "TooManyWriters", "there are four"
+    scene.apply(RemoveWriter(writer="w1"))
+    assert code(commits(5, "token:bob")) == "EpochCommitted"
 
 
 def test_an_anonymous_write_that_becomes_a_named_one_needs_room_among_these() -> None:
