@@ -75,7 +75,9 @@ def install() -> None:
     wire = sys.modules["raftlog.wire.raftlog_pb2"] = _second_wire()
     sys.modules["raftlog.wire"].raftlog_pb2 = wire  # type: ignore[attr-defined]
     from raftlog.machines import rules
+    from raftlog.wire import codec_texts
 
+    codec_texts._LIMITS |= dict.fromkeys(("note", "notes", "text", "written_under"), 1024)
     rules.RULES_LATEST = 2
     note = _command(rules)
     _snapshot_field()
