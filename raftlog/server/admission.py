@@ -102,10 +102,16 @@ class Authenticator:
     """Learns from a call's token or certificate who makes it. For one event loop only."""
 
     def __init__(
-        self, settings: AuthSettings, *, has_certificates: bool, audit: AuditLog | None = None
+        self,
+        settings: AuthSettings,
+        cluster_id: str,
+        *,
+        has_certificates: bool,
+        audit: AuditLog | None = None,
     ) -> None:
         """Reads the file of tokens. `has_certificates`: clients show one, which proves an identity
         as well. `audit` logs changes of the tokens. Raises `InvalidOption`."""
+        self._cluster_id = cluster_id
         self._has_certificates = has_certificates
         self._tokens: TokenFile | None = None
         self._access_tokens: AccessTokens | None = None
@@ -138,7 +144,11 @@ class Authenticator:
     def by_certificate(self, context: Context) -> _Known:
         """Who calls, by the certificate that the connection was made with. Raises
         `Unauthenticated`."""
-        for name in context.auth_context().get("x509_common_name", ()):
+        shown = context.auth_context()
+        for name in shown.get("peer_dns", ()):
+            if node_of(name.decode(errors="replace"), self._cluster_id) is not None:
+                raise Unauthenticated(problem="the certificate is a node's, and shows no client")
+        for name in shown.get("x509_common_name", ()):
             common_name = name.decode(errors="replace")
             if 0 < len(common_name) <= PRINCIPAL_NAME_CHARACTERS_MAX:
                 return _Known(Caller(principal=cert_principal(common_name)))

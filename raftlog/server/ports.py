@@ -114,8 +114,11 @@ def listeners_of(
     nodes_admitted: list[Admission] = []
     if asks:
         has_certificates = settings.tls.client_certificates
-        callers = Authenticator(settings.auth, has_certificates=has_certificates, audit=audit)
-        nodes = NodeAuthenticator(node.identity.cluster_id, node.is_peer)
+        cluster = node.identity.cluster_id
+        callers = Authenticator(
+            settings.auth, cluster, has_certificates=has_certificates, audit=audit
+        )
+        nodes = NodeAuthenticator(cluster, node.is_peer)
         admitted = [Admission(callers, node.counts, audit)]
         nodes_admitted = [Admission(nodes, node.counts, audit)]
     of_nodes = _port_of_nodes(node, address, certificates)

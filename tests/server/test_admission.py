@@ -40,7 +40,7 @@ def is_peer(node: NodeId) -> bool:
 
 
 def of_client(shown: Shown, *, has_certificates: bool) -> Caller:
-    asked = Authenticator(AuthSettings(), has_certificates=has_certificates)
+    asked = Authenticator(AuthSettings(), CLUSTER, has_certificates=has_certificates)
     assert asyncio.run(asked.by_metadata(())) is None
     return asked.by_certificate(shown).caller  # type: ignore[arg-type]
 
@@ -52,11 +52,16 @@ def of_node(shown: Shown) -> Caller:
 
 
 def test_a_certificate_is_an_identity_only_where_clients_show_some() -> None:
-    shown = Shown("ada", peer_name(CLUSTER, MEMBER))
-    expected = Caller(principal="cert:ada")
-    assert of_client(shown, has_certificates=True) == expected, "not a node"
+    shown = Shown("ada", "ada.example.com", peer_name("d" * 32, MEMBER))
+    assert of_client(shown, has_certificates=True) == Caller(principal="cert:ada")
     with pytest.raises(Unauthenticated):
         of_client(shown, has_certificates=False)
+
+
+@pytest.mark.parametrize("node", [MEMBER, REMOVED, STRANGER])
+def test_a_node_of_the_cluster_is_no_client_whether_it_is_a_member_or_not(node: NodeId) -> None:
+    with pytest.raises(Unauthenticated, match="is a node's"):
+        of_client(Shown(f"node-{node}", peer_name(CLUSTER, node)), has_certificates=True)
 
 
 def test_at_the_port_of_nodes_a_member_is_known_by_its_certificate_and_nobody_else() -> None:
