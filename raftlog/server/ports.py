@@ -8,9 +8,10 @@ not touch the streams between nodes.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
 
 import grpc
 import grpc.aio
@@ -26,14 +27,18 @@ from raftlog.server.audit import AuditLog
 from raftlog.server.listener import Listener, Port
 from raftlog.server.node import Node
 from raftlog.tls import Certificates, port_credentials
-from raftlog.transport.inbound import PeerStreams
+from raftlog.transport.inbound import Context, PeerStreams
 from raftlog.transport.link import KEEPALIVE_OPTIONS
 
-HEALTH_WATCHES_MAX = 100
-"""So many callers at a time may watch whether the node serves; they need no identity, and each
-costs 20 KB. No setting: a balancer needs one."""
+HEALTH_CALLS_MAX = 1_000
+HEALTH_CALLS_OF_HOST_MAX = 100
+"""This many health calls may be open at a time, of all hosts and of one. They need no identity and
+cost 22 KB each. A client that never takes its answer (HTTP/2, a window of 0) keeps its call open as
+long as its connection: grpc offers a server no way to end it. No settings: a balancer needs one."""
 
-_STREAMS_MORE = 1_024
+CALLS_OF_CONNECTION_MAX = 256
+"""Open calls of one connection. grpc's clients wait with further ones. No setting: a client
+has a connection for each process and node, and reads 32 topics at once."""
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +51,8 @@ class Health:
     def __init__(self) -> None:
         self._serves = False
         self._changed = asyncio.Event()
-        self._watches = 0
+        self._open: Counter[str] = Counter()
+        """Calls by the host that makes them."""
 
     def handler(self) -> grpc.GenericRpcHandler:
         """The handlers to register: of streams, because such a one reads what it asks for."""
@@ -64,21 +70,30 @@ class Health:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def _check(self, _: object, __: object) -> AsyncIterator[bytes]:
-        yield self._answer()
+    async def _check(self, _: object, context: Context) -> None:
+        async with self._counted(context):
+            await context.write(self._answer())
 
-    async def _watch(self, _: object, context: Any) -> AsyncIterator[bytes]:
-        if self._watches >= HEALTH_WATCHES_MAX:
-            code = grpc.StatusCode.RESOURCE_EXHAUSTED
-            await context.abort(code, f"{HEALTH_WATCHES_MAX} callers watch already")
-        self._watches += 1
-        try:
+    async def _watch(self, _: object, context: Context) -> None:
+        async with self._counted(context):
             while True:
                 changed = self._changed
-                yield self._answer()
+                await context.write(self._answer())
                 await changed.wait()
+
+    @asynccontextmanager
+    async def _counted(self, context: Context) -> AsyncIterator[None]:
+        host = context.peer().rpartition(":")[0]
+        if self._open.total() >= HEALTH_CALLS_MAX or self._open[host] >= HEALTH_CALLS_OF_HOST_MAX:
+            # A status alone: no window of HTTP/2 can keep it from leaving.
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many health calls")
+        self._open[host] += 1
+        try:
+            yield
         finally:
-            self._watches -= 1
+            self._open[host] -= 1
+            if not self._open[host]:
+                del self._open[host]
 
     def _answer(self) -> bytes:
         answers = health_pb2.HealthCheckResponse
@@ -175,8 +190,7 @@ def _server_options(settings: Settings) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", settings.message_bytes_max()),
         ("grpc.max_send_message_length", -1),
         ("grpc.max_allowed_incoming_connections", settings.server.connections_max),
-        # More than the node answers: what is over `server.requests_max` is told so.
-        ("grpc.max_concurrent_streams", settings.server.requests_max + _STREAMS_MORE),
+        ("grpc.max_concurrent_streams", CALLS_OF_CONNECTION_MAX),
         # Two nodes on one port would each answer half of the calls.
         ("grpc.so_reuseport", 0),
         # Who connects and says nothing, or half of it, holds a socket no longer than this. No

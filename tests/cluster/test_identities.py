@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.config_tls import PemFiles
 from raftlog.errors import PeerUnproven, RaftlogError, Unauthenticated
-from raftlog.server.ports import HEALTH_WATCHES_MAX
+from raftlog.server.ports import HEALTH_CALLS_OF_HOST_MAX
 from raftlog.tls import Certificates, open_channel
 from raftlog.transport.link import STREAM_METHOD
 from raftlog.wire.calls import CALLS, SERVICE, StreamedCall
@@ -45,8 +46,8 @@ from tests.cluster.closed import (
     typed,
     watched,
 )
-from tests.cluster.doors import Door
-from tests.fuzz.http2 import request
+from tests.cluster.doors import Door, Heard
+from tests.fuzz.http2 import DATA, END_STREAM, HEADERS, beginning, opening, request
 
 ISSUER, AUDIENCE = "https://login.example.com/", "raftlog"
 LIVES_S = 15
@@ -185,44 +186,76 @@ def test_a_token_is_judged_before_the_body_is_received(cluster: ProcessCluster) 
     never.set()
 
 
-def test_so_many_may_watch_the_health_of_a_node(cluster: ProcessCluster) -> None:
-    """They need no identity. Others are answered meanwhile, and watch when some have gone."""
-    asked = health_pb2.HealthCheckRequest()
+CHECK = b"/grpc.health.v1.Health/Check"
+ASKED = health_pb2.HealthCheckRequest()
+ANOTHER_HOST = "127.0.0.2"
+
+
+def strangers_door(cluster: ProcessCluster, node: int) -> Door:
+    """The node's port for clients, without a certificate."""
+    context = ssl.create_default_context(cafile=str(cluster.data / "tls" / "ca.pem"))
+    context.set_alpn_protocols(["h2"])
+    return Door(cluster.port + node - 1, context)
+
+
+def is_answered(call: Any) -> bool:
+    """Whether a health call is, and not rejected because there are too many."""
+    try:
+        told = call(ASKED, timeout=PATIENCE_S)
+        answer = told if isinstance(told, health_pb2.HealthCheckResponse) else next(told)
+    except grpc.RpcError as error:
+        if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+            raise
+        return False
+    assert answer.status == health_pb2.HealthCheckResponse.SERVING
+    return True
+
+
+def test_one_host_may_have_so_many_health_calls_open(cluster: ProcessCluster) -> None:
+    """They need no identity. Another host is answered, and this one when some have ended."""
     with channel_to(cluster, 1) as channel:
         health = health_pb2_grpc.HealthStub(channel)
-        watches = [health.Watch(asked, timeout=PATIENCE_S) for _ in range(HEALTH_WATCHES_MAX)]
+        watches = [health.Watch(ASKED, timeout=PATIENCE_S) for _ in range(HEALTH_CALLS_OF_HOST_MAX)]
         for each in watches:
             assert next(each).status == health_pb2.HealthCheckResponse.SERVING
-        with pytest.raises(grpc.RpcError) as caught:
-            next(health.Watch(asked, timeout=PATIENCE_S))
-        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        serving = health.Check(asked, timeout=PATIENCE_S).status
-        assert serving == health_pb2.HealthCheckResponse.SERVING
+        for call in (health.Watch, health.Check):
+            assert not is_answered(call)
+        with strangers_door(cluster, 1).enter(ANOTHER_HOST) as other:
+            other.sendall(opening() + beginning(1, CHECK))
+            heard = Heard(other)
+            wait_for(lambda: heard.count(DATA) == 1, "an answer to another host", PATIENCE_S)
         for each in watches:
             each.cancel()
+        wait_for(lambda: is_answered(health.Watch), "room for another", PATIENCE_S)
 
-        def may_watch() -> bool:
-            try:
-                next(health.Watch(asked, timeout=PATIENCE_S))
-            except grpc.RpcError:
-                return False
-            return True
 
-        wait_for(may_watch, "room for another", PATIENCE_S)
+def test_health_calls_whose_answers_cannot_leave_are_bounded(cluster: ProcessCluster) -> None:
+    """The caller grants no window: each call stays as long as its connection."""
+    further = 50
+    with channel_to(cluster, 2) as channel:
+        check = health_pb2_grpc.HealthStub(channel).Check
+        with strangers_door(cluster, 2).enter() as stranger:
+            stranger.sendall(opening(window=0))
+            for number in range(HEALTH_CALLS_OF_HOST_MAX + further):
+                stranger.sendall(beginning(2 * number + 1, CHECK))
+            heard = Heard(stranger)
+            rejected = partial(heard.count, HEADERS, END_STREAM)
+            wait_for(lambda: rejected() >= further, "rejections", PATIENCE_S)
+            assert heard.count(DATA) == 0
+            assert not is_answered(check)
+        wait_for(lambda: is_answered(check), "room when the connection is closed", PATIENCE_S)
 
 
 def test_what_ends_the_clients_server_leaves_the_streams_between_nodes_alone(
     cluster: ProcessCluster, folder: Path, tmp_path: Path
 ) -> None:
     """grpc's loop does not stand a path that is not UTF-8, which needs no token."""
-    context = ssl.create_default_context(cafile=str(cluster.data / "tls" / "ca.pem"))
-    context.set_alpn_protocols(["h2"])
 
     def lines(text: str) -> int:
         return sum(log.read_text().count(text) for log in cluster.logs.values())
 
     before, ended = lines("peer stream ended"), lines("grpc's server ended")
-    with Door(cluster.port, context).enter() as sent:
+    with strangers_door(cluster, 1).enter() as sent:
         sent.sendall(request("ListTopics", b"", path=b"\xff"))
         wait_for(lambda: lines("grpc's server ended") > ended, "the server's end", PATIENCE_S)
     with client(cluster, (folder / "operator").read_text(), tmp_path / "token") as operator:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from raftlog.wire.calls import SERVICE
 from tests.fuzz.mutations import broken
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-_DATA, _HEADERS, _RESET, _SETTINGS, _PING, _WINDOW, _CONTINUATION = 0, 1, 3, 4, 6, 8, 9
-_END_STREAM, _END_HEADERS = 1, 4
+DATA, HEADERS, _RESET, _SETTINGS, _PING, _WINDOW, _CONTINUATION = 0, 1, 3, 4, 6, 8, 9
+END_STREAM, _ACK, _END_HEADERS = 1, 1, 4
+_INITIAL_WINDOW_SIZE = 4
+"""The setting (RFC 9113, section 6.5.2)."""
 
 
 def http2_frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
@@ -19,27 +22,63 @@ def http2_frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
     return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
 
 
-def opening() -> bytes:
-    """The beginning of a connection: the preface and empty settings."""
-    return PREFACE + http2_frame(_SETTINGS, 0, 0, b"")
+def opening(*, window: int | None = None) -> bytes:
+    """The beginning of a connection: the preface and settings, with the bytes of an answer that may
+    come unasked, if they are given."""
+    settings = b"" if window is None else struct.pack(">HI", _INITIAL_WINDOW_SIZE, window)
+    return PREFACE + http2_frame(_SETTINGS, 0, 0, settings)
 
 
-def request(method: str, message: bytes, *, path: bytes | None = None) -> bytes:
-    """A connection that makes one grpc call with the message, to the method or a path as given."""
+def beginning(stream: int, path: bytes, more: bytes = b"") -> bytes:
+    """The headers of a grpc call, and `more` at the end of their block."""
     headers = [
         (b":method", b"POST"),
         (b":scheme", b"http"),
-        (b":path", f"/{SERVICE}/{method}".encode() if path is None else path),
+        (b":path", path),
         (b":authority", b"localhost"),
         (b"te", b"trailers"),
         (b"content-type", b"application/grpc"),
     ]
+    return http2_frame(HEADERS, _END_HEADERS, stream, _literal(headers) + more)
+
+
+def request(method: str, message: bytes, *, path: bytes | None = None) -> bytes:
+    """A connection that makes one grpc call with the message, to the method or a path as given."""
     data = b"\0" + struct.pack(">I", len(message)) + message
     return (
         opening()
-        + http2_frame(_HEADERS, _END_HEADERS, 1, _literal(headers))
-        + http2_frame(_DATA, _END_STREAM, 1, data)
+        + beginning(1, f"/{SERVICE}/{method}".encode() if path is None else path)
+        + http2_frame(DATA, END_STREAM, 1, data)
     )
+
+
+class Http2Frame(NamedTuple):
+    """A frame that came."""
+
+    kind: int
+    flags: int
+    stream: int
+    payload: bytes
+
+
+def whole_frames(received: bytes) -> Iterator[Http2Frame]:
+    """The frames that have arrived as a whole."""
+    while len(received) >= 9:
+        end = 9 + int.from_bytes(received[:3])
+        if end > len(received):
+            return
+        yield Http2Frame(*struct.unpack(">BBI", received[3:9]), received[9:end])
+        received = received[end:]
+
+
+def replies_to(frame: Http2Frame) -> bytes:
+    """What a client answers at once: settings and pings are acknowledged."""
+    if frame.flags & _ACK:
+        return b""
+    return {
+        _SETTINGS: http2_frame(_SETTINGS, _ACK, 0, b""),
+        _PING: http2_frame(_PING, _ACK, 0, frame.payload),
+    }.get(frame.kind, b"")
 
 
 def _literal(headers: list[tuple[bytes, bytes]]) -> bytes:
@@ -103,7 +142,7 @@ def _flood(good: bytes, chance: random.Random) -> bytes:
     count = 500
     headers = good[len(opening()) :]
     rapid_reset = b"".join(
-        http2_frame(_HEADERS, _END_HEADERS, stream, headers[9:60])
+        http2_frame(HEADERS, _END_HEADERS, stream, headers[9:60])
         + http2_frame(_RESET, 0, stream, struct.pack(">I", 8))
         for stream in range(1, 2 * count, 2)
     )
@@ -112,7 +151,7 @@ def _flood(good: bytes, chance: random.Random) -> bytes:
             http2_frame(_PING, 0, 0, bytes(8)) * count,
             http2_frame(_SETTINGS, 0, 0, struct.pack(">HI", 4, 2**31 - 1)) * count,
             http2_frame(_WINDOW, 0, 0, struct.pack(">I", 2**31 - 1)) * count,
-            http2_frame(_HEADERS, 0, 1, b"")
+            http2_frame(HEADERS, 0, 1, b"")
             + http2_frame(_CONTINUATION, 0, 1, b"\0\x01a\x01b") * count,
             rapid_reset,
         )
