@@ -1,4 +1,9 @@
-"""What settings take for the address of a node or another server."""
+"""What is taken for the address of a node or another server, in settings and in the log.
+
+! The state machine rejects entries by `is_address`, so it must give the same answer in every
+version and on every node: it asks nothing of the standard library that may change, as `ipaddress`
+does.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,13 @@ PORT_MAX = 65_535
 _NAME_CHARACTERS_MAX = 253
 _LABEL = re.compile(r"[0-9A-Za-z_-]{1,63}")
 """A part of a name between dots (RFC 1035, with the underscore that company networks have)."""
+_GROUP = re.compile(r"[0-9A-Fa-f]{1,4}")
+_GROUPS = 8
+"""Of an IPv6 address, in hexadecimal."""
+_ZONE = re.compile(r"[0-9A-Za-z._~-]{1,64}")
+"""The interface that a link-local IPv6 address belongs to."""
+_BYTE = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_IPV4 = re.compile(rf"{_BYTE}(?:\.{_BYTE}){{3}}")
 
 
 def is_address(text: str) -> bool:
@@ -52,8 +64,13 @@ def is_loopback(host: str) -> bool:
 
 
 def _is_ipv6(text: str) -> bool:
-    try:
-        ipaddress.IPv6Address(text)
-    except ValueError:
+    address, mark, zone = text.partition("%")
+    if mark and not _ZONE.fullmatch(zone):
         return False
-    return True
+    before, colon, last = address.rpartition(":")
+    if _IPV4.fullmatch(last):
+        address = f"{before}{colon}0:0"
+    head, gap, tail = address.partition("::")
+    groups = [group for half in (head, tail) if half for group in half.split(":")]
+    is_whole = len(groups) < _GROUPS if gap else len(groups) == _GROUPS
+    return is_whole and all(map(_GROUP.fullmatch, groups))

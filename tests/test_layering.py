@@ -60,7 +60,7 @@ PACKAGES = {
     "raftlog.core.types": Package(anyone=(), pure=True),
     "raftlog.checksum": Package(third_party=("google_crc32c",), pure=True),
     "raftlog.core": Package(pure=True),
-    "raftlog.machines": Package(pure=True),
+    "raftlog.machines": Package(ours=("raftlog.config_hosts",), pure=True),
     "raftlog.predicates": Package(anyone=(), pure=True),
     "raftlog.config_section": Package(ours=(), third_party=("pydantic",)),
     "raftlog.stored_values": Package(ours=(), third_party=("pydantic",)),
@@ -156,6 +156,7 @@ PACKAGES = {
     ),
     "raftlog.multiraft": Package(
         ours=(
+            "raftlog.config_hosts",
             "raftlog.core",
             "raftlog.image",
             "raftlog.machines",
@@ -357,8 +358,8 @@ PACKAGES = {
         ours=(
             "raftlog.cli",
             "raftlog.certificates",
-            "raftlog.client.arguments",
             "raftlog.config_hosts",
+            "raftlog.machines.limits",
             "raftlog.redaction",
         ),
         third_party=("typer",),

@@ -74,7 +74,7 @@ def make_in(cluster: ClusterFolder, others: dict[int, str], days: int = DAYS) ->
 
 
 def _others(texts: Iterable[str]) -> Iterable[tuple[int, str]]:
-    from raftlog.client.arguments import NODE_MAX
+    from raftlog.machines.limits import NODE_MAX
 
     for text in texts:
         number, _, host = text.partition("=")

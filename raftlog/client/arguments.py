@@ -212,9 +212,6 @@ def principal_argument(name: str, value: object, *, groups: bool = True) -> str:
     return principal
 
 
-NODE_MAX = 2**31 - 1
-"""The highest id of a node that is added: what ZooKeeper's entries hold."""
-
 _REACHED = "Give what the other nodes and clients reach, such as 10.0.0.4:7401."
 
 

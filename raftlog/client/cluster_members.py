@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 from raftlog.client import plans
 from raftlog.client.arguments import (
-    NODE_MAX,
     address_argument,
     nodes_argument,
     whole_argument,
@@ -29,7 +28,7 @@ from raftlog.errors import (
     Unavailable,
 )
 from raftlog.machines.commands import AddNode, RetireNode, SetDuty, SetParents
-from raftlog.machines.limits import INTEGER_MAX, REPLICAS_MAX
+from raftlog.machines.limits import INTEGER_MAX, NODE_MAX, REPLICAS_MAX
 from raftlog.placement import Move
 from raftlog.wire.calls import (
     ADD_NODE,

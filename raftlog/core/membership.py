@@ -16,6 +16,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from raftlog.core.state import Part
 from raftlog.core.types import Entry, EntryKind, LogIndex, NodeId, Payload
 
+_NUMBER_MAX = 2**63 - 1
+"""The largest id and generation in a log: what messages and snapshots hold."""
+
 
 def problem_of_members(
     voters: Sequence[int], outgoing: Sequence[int], learners: Sequence[int]
@@ -129,6 +132,8 @@ def decode_membership(command: bytes) -> Membership:
     generation = found["generation"]
     if type(generation) is not int or generation < 0:
         raise ValueError("it has a generation that is no number from 0")
+    if max(generation, *(member for members in kinds for member in members), 0) > _NUMBER_MAX:
+        raise ValueError("it has a number that no message holds")
     voters, outgoing, learners = (tuple(map(NodeId, members)) for members in kinds)
     return Membership(voters, outgoing, learners, generation)
 

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 INTEGER_MAX = 2**63 - 1
 """The largest number that a packed column of the state holds."""
 
+NODE_MAX = 2**31 - 1
+"""The highest id of a node: what ZooKeeper's entries hold."""
+
 BATCH_RECORDS_MAX = 2**31 - 1
 """The most records in one batch. A leader takes far fewer (`raftlog.wire.arrow_message`)."""
 

@@ -74,7 +74,7 @@ def problem_of_kv_state(state: KvState) -> str | None:
     return (
         _problem_of_numbers((state.rules - RULES_FIRST, state.last_index))
         or _problem_of_keys("keys", keys)
-        or _problem_of_keys("sessions", (each.session for each in state.sessions))
+        or _problem_of_keys("sessions", ((each.owner, each.session) for each in state.sessions))
     )
 
 

@@ -6,9 +6,9 @@ one must become a refusal; an assertion would stop all nodes for good.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
+from raftlog.config_hosts import is_address
 from raftlog.core.types import NodeId
 from raftlog.machines.commands import (
     AbortEpoch,
@@ -49,6 +49,7 @@ from raftlog.machines.limits import (
     BATCH_RECORDS_MAX,
     INTEGER_MAX,
     KEY_CHARACTERS_MAX,
+    NODE_MAX,
     PARENTS_MAX,
     REPLICAS_MAX,
     TEXT_CHARACTERS_MAX,
@@ -57,11 +58,9 @@ from raftlog.machines.limits import (
 from raftlog.machines.outcomes import Refused, refused
 from raftlog.machines.rules import RULES_FIRST
 from raftlog.machines.schema import Schema
+from raftlog.machines.settings import problem_of_setting
 
 _CRC_END = 2**32
-
-_ADDRESS = re.compile(r"[A-Za-z0-9._\-\[\]:%]{1,253}:\d{1,5}", re.ASCII)
-"""A host's name, IPv4 or bracketed IPv6 address, and a port."""
 
 
 def problem_of_append(command: Append) -> str | None:
@@ -137,10 +136,15 @@ def problem_of_trim(command: Trim) -> str | None:
 
 
 def problem_of_configure(command: Configure) -> str | None:
-    """What is invalid about the command, or None. Its settings were judged by the controller."""
+    """What is invalid about the command, or None."""
     if not 0 < command.version < INTEGER_MAX:
         return f"version is {command.version}"
-    return None
+    names = [setting.name for setting in command.settings]
+    for setting in command.settings:
+        problem = problem_of_setting(setting)
+        if problem is not None:
+            return f"{setting.name[:TEXT_CHARACTERS_MAX]} {problem}"
+    return None if names == sorted(set(names)) else "its settings are not in the order of names"
 
 
 def problem_of_alteration(command: AlterTopic) -> str | None:
@@ -178,13 +182,13 @@ def problem_of_snapshot_point(command: SnapshotPoint) -> str | None:
 
 def problem_of_node(command: RegisterNode) -> str | None:
     """What is invalid about the command, or None."""
-    if not 0 < command.node <= INTEGER_MAX:
+    if not 0 < command.node <= NODE_MAX:
         return f"node is {command.node}"
     if not RULES_FIRST <= command.rules <= INTEGER_MAX:
         return f"rules are {command.rules}"
     return (
         _text_problem("store_uuid", command.store_uuid)
-        or _text_problem("address", command.address)
+        or _address_problem(command.address)
         or _length_problem("rack", command.rack)
     )
 
@@ -205,38 +209,48 @@ def problem_of_node_command(
     match command:
         case ReportPlacement():
             numbers = (command.generation, command.group + 1)
-        case AddNode() if _ADDRESS.fullmatch(command.address) is None:
-            return f"address is {command.address[:TEXT_CHARACTERS_MAX]!r}, not host:port"
+            wrong = [number for number in numbers if not 0 < number <= INTEGER_MAX]
+            return f"a number is {wrong[0]}" if wrong else None
+        case _ if not 0 < command.node <= NODE_MAX:
+            return f"node is {command.node}"
+        case AddNode():
+            return _address_problem(command.address)
         case _:
-            numbers = (command.node, 1)
-    wrong = [number for number in numbers if not 0 < number <= INTEGER_MAX]
-    return f"a number is {wrong[0]}" if wrong else None
+            return None
+
+
+def _address_problem(address: str) -> str | None:
+    if is_address(address):
+        return None
+    return f"address is {address[:TEXT_CHARACTERS_MAX]!r}, not host:port"
 
 
 def _parents_problem(parents: Sequence[NodeId]) -> str | None:
     if len(parents) > PARENTS_MAX:
         return f"parents are {len(parents)}; {PARENTS_MAX} are allowed"
-    if list(parents) != sorted(set(parents)) or (parents and not 1 <= parents[0] <= INTEGER_MAX):
-        return f"parents are {list(parents)}"
+    return _nodes_problem("parents", parents)
+
+
+def _nodes_problem(what: str, nodes: Sequence[NodeId]) -> str | None:
+    """What is invalid about the ids of nodes, or None."""
+    if list(nodes) != sorted(set(nodes)) or (nodes and not 1 <= nodes[0] <= nodes[-1] <= NODE_MAX):
+        return f"{what} are {list(nodes)}"
     return None
 
 
 def problem_of_placement(command: PlaceGroup) -> str | None:
     """What is invalid about the command, or None."""
-    for what, nodes in (("voters", command.voters), ("former voters", command.former)):
-        if not 1 <= len(nodes) <= REPLICAS_MAX:
-            return f"{what} are {len(nodes)}; 1 to {REPLICAS_MAX} are allowed"
-        if list(nodes) != sorted(set(nodes)) or nodes[0] < 1:
-            return f"{what} are {list(nodes)}"
     if not 0 <= command.generation < INTEGER_MAX:
         return f"generation is {command.generation}"
-    return None
+    return _voters_problem("voters", command.voters) or _voters_problem(
+        "former voters", command.former
+    )
 
 
 def problem_of_topic(command: CreateTopic) -> str | None:
     """What is invalid about the command besides its name and schema, or None."""
     return (
-        _voters_problem(command.voters)
+        _voters_problem("voters", command.voters)
         or _text_problem("incarnation", command.incarnation)
         or _time_problem(command.timestamp_us)
     )
@@ -246,7 +260,7 @@ def problem_of_session(command: OpenSession) -> str | None:
     """What is invalid about the command, or None."""
     if len(command.session) != SESSION_CHARACTERS:
         return f"session has {len(command.session)} characters; it has {SESSION_CHARACTERS}"
-    return None
+    return _length_problem("owner", command.owner)
 
 
 def problem_of_key_write(command: KeyWrite) -> str | None:
@@ -264,7 +278,7 @@ def problem_of_key_write(command: KeyWrite) -> str | None:
 
 def problem_of_kv(command: CreateKv) -> str | None:
     """What is invalid about the command, or None."""
-    return _voters_problem(command.voters) or _time_problem(command.timestamp_us)
+    return _voters_problem("voters", command.voters) or _time_problem(command.timestamp_us)
 
 
 def malformed(call: str, problem: str) -> Refused:
@@ -313,10 +327,10 @@ def _time_problem(timestamp_us: int) -> str | None:
     return None if timestamp_us < INTEGER_MAX else f"timestamp_us is {timestamp_us}"
 
 
-def _voters_problem(voters: Sequence[NodeId]) -> str | None:
-    if not voters or list(voters) != sorted(set(voters)) or voters[0] < 1:
-        return f"voters are {list(voters)}"
-    return None
+def _voters_problem(what: str, voters: Sequence[NodeId]) -> str | None:
+    if not 1 <= len(voters) <= REPLICAS_MAX:
+        return f"{what} are {len(voters)}; 1 to {REPLICAS_MAX} are allowed"
+    return _nodes_problem(what, voters)
 
 
 def _batch_problem(batch: BatchSummary) -> str | None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from raftlog.config_hosts import is_address
 from raftlog.core.types import LogIndex, NodeId
 from raftlog.machines.cluster_nodes import ClusterNodes
 from raftlog.machines.commands import AddNode, Command, RegisterNode
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.limits import ControllerLimits
+from raftlog.machines.validity import problem_of_node, problem_of_node_command
 
 
 class KnownNodes(Mapping[NodeId, str]):
@@ -46,20 +48,27 @@ class KnownNodes(Mapping[NodeId, str]):
         """What the controller's log holds that its machine does not know yet."""
         self._logged_until = last_index
         for _, command in commands:
-            if isinstance(command, RegisterNode):
+            if isinstance(command, RegisterNode) and problem_of_node(command) is None:
                 self._logged.register(command)
-            elif isinstance(command, AddNode):
+            elif isinstance(command, AddNode) and problem_of_node_command(command) is None:
                 self._logged.add(command)
 
     def follow(self, controller: ControllerMachine, applied_index: LogIndex) -> bool:
-        """The controller's machine has applied that entry; are there other nodes or addresses?"""
+        """The controller's machine has applied that entry; are there other nodes or addresses?
+
+        A node whose address is none is left out, whatever brought it here: everything that dials
+        or reports an address takes it from here.
+        """
         found: dict[NodeId, str] = {}
         if applied_index < self._logged_until:
             found.update({node: known.address for node, known in self._logged.items()})
         found.update({node: known.address for node, known in controller.nodes.items()})
         found.update(self._configured)
-        for node in found.keys() & controller.nodes.retired:
-            del found[node]
+        found = {
+            node: address
+            for node, address in found.items()
+            if node not in controller.nodes.retired and is_address(address)
+        }
         logged = self._logged if applied_index < self._logged_until else controller.nodes
         known = controller.nodes
         observers = frozenset(

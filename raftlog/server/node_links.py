@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 
 import structlog
 
-from raftlog.config_hosts import is_address
 from raftlog.core.types import NodeId
 from raftlog.transport.link import PeerLink
 
@@ -54,8 +53,6 @@ class NodeLinks(Mapping[NodeId, PeerLink]):
                 log.info("peer gone", peer=peer, address=self._addresses[peer])
                 self._end(peer)
         for peer, address in nodes.items():
-            if not is_address(address):
-                continue  # an earlier version took it into the log: there is nobody to reach
             if peer != self._node and peer not in self._links:
                 self._links[peer] = link = self._make(peer, address)
                 self._addresses[peer] = address

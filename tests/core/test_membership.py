@@ -111,6 +111,8 @@ def test_a_membership_is_read_as_it_was_written(membership: Membership) -> None:
         b'{"voters":[1],"outgoing":[],"learners":[],"generation":-1}',
         b'{"voters":[1],"outgoing":[],"learners":[],"generation":"1"}',
         b'{"voters":[1],"outgoing":[],"learners":[],"generation":1e999}',
+        b'{"voters":[1],"outgoing":[],"learners":[],"generation":9223372036854775808}',
+        b'{"voters":[9223372036854775808],"outgoing":[],"learners":[],"generation":1}',
         b"[" * 100_000,
     ],
 )  # fmt: skip

@@ -252,7 +252,7 @@ def test_schema_that_no_topic_can_have_is_refused(fields: tuple[Field, ...]) -> 
     assert cluster.machine.topics() == []
 
 
-@pytest.mark.parametrize("voters", [(), (2, 1), (1, 1), (0, 1)])
+@pytest.mark.parametrize("voters", [(), (2, 1), (1, 1), (0, 1), (1, 2**31), tuple(range(1, 9))])
 def test_voters_that_no_group_can_have_are_refused(voters: tuple[int, ...]) -> None:
     assert refusal(Cluster().create("t", voters=voters))[0] == "MalformedRequest"
 
@@ -268,6 +268,15 @@ def test_nodes_topics_and_fields_are_bounded() -> None:
     added = cluster.apply(AddNode(node=NodeId(2), address="b:1"))
     assert refusal(added)[1]["unit"] == "nodes"
     assert cluster.register(1, "a") == NodeRegistered(known_before=True)
+
+
+@pytest.mark.parametrize("address", ["", "nowhere", "%%%:00001", "h:99999", "[]:0", "a b:1"])
+def test_an_address_that_none_can_dial_is_refused_whichever_command_has_it(address: str) -> None:
+    cluster = Cluster()
+    added = cluster.apply(AddNode(node=NodeId(9), address=address))
+    for outcome in (cluster.register(9, "s", address), added):
+        assert refusal(outcome)[0] == "MalformedRequest"
+    assert not cluster.machine.nodes
 
 
 def test_senseless_node_is_refused_not_fatal() -> None:

@@ -13,6 +13,7 @@ from raftlog.machines.limits import ControllerLimits, KvLimits, TopicLimits
 
 SINCE_RULES_1 = {
     "INTEGER_MAX": 2**63 - 1,
+    "NODE_MAX": 2**31 - 1,
     "BATCH_RECORDS_MAX": 2**31 - 1,
     "BATCH_BYTES_MAX": 2**31 - 1,
     "TEXT_CHARACTERS_MAX": 1024,

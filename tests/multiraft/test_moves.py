@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -11,7 +12,9 @@ from raftlog.core.quorum import is_quorum
 from raftlog.core.types import LogIndex, NodeId
 from raftlog.machines.commands import AddNode, RegisterNode, RetireNode, Rules, SetDuty
 from raftlog.machines.controller import ControllerMachine
+from raftlog.machines.outcomes import Refused
 from raftlog.machines.rules import RULES_LATEST
+from raftlog.machines.state import NodeState
 from raftlog.multiraft.known_nodes import KnownNodes
 from raftlog.multiraft.moves import next_step
 
@@ -93,6 +96,24 @@ def test_the_steps_always_arrive(seed: int) -> None:
     for _ in range(10):
         now = step(now, wanted) or now
     assert now == wanted
+
+
+def test_a_node_whose_address_is_none_is_left_out_however_it_came_into_the_state() -> None:
+    known = KnownNodes({NodeId(1): "a:1"})
+    register = RegisterNode(node=NodeId(9), store_uuid="s", address="nowhere", rules=RULES_LATEST)
+    add = AddNode(node=NodeId(8), address="%%%:00001")
+    known.read_log([(LogIndex(1), register), (LogIndex(2), add)], LogIndex(2))
+    machine = ControllerMachine()
+    assert not known.follow(machine, LogIndex(0))
+    for index, command in enumerate((register, add), 1):
+        assert isinstance(machine.apply(LogIndex(index), command), Refused)
+    nodes = tuple(
+        NodeState(node=NodeId(node), store_uuid="s", address=address, rules=RULES_LATEST)
+        for node, address in ((9, "nowhere"), (8, "h:99999"), (2, "b:1"))
+    )
+    machine = ControllerMachine.restore(replace(machine.state(), nodes=nodes))
+    assert known.follow(machine, LogIndex(3))
+    assert dict(known) == {1: "a:1", 2: "b:1"}
 
 
 def test_a_node_speaks_to_those_that_its_log_names_until_it_knows_more() -> None:
