@@ -21,15 +21,17 @@ from raftlog.machines.schema import Schema
 from raftlog.records.arrow_types import arrow_schema
 from raftlog.records.batch_codec import decode_batch, encode_batch
 from raftlog.records.physical import to_physical
+from raftlog.wire.arrow_message import claims_of
 from raftlog.wire.batch import BatchHeader
+from raftlog.wire.framing import Unreadable
 
 COMPRESSION = "zstd"
 """Of merged row groups (docs/DECISIONS.md)."""
 
 DECODED_BYTES_MAX = 64 * 1024 * 1024
-"""Bytes of one row group in memory, beyond which merging stops: for the memory of this process and
-of a reader. Usual batches of `ROW_GROUP_BYTES_MAX` stay far below. It moves the borders of row
-groups, so it is the same on every replica."""
+"""What the batches of one row group may claim decompressed; then merging stops: for the memory of
+this process and of a reader. Usual batches of `ROW_GROUP_BYTES_MAX` stay far below. It moves the
+borders of row groups, so it is the same on every replica."""
 
 
 class Batch(NamedTuple):
@@ -55,7 +57,6 @@ class _Decoded(NamedTuple):
     batch: Batch
     columns: list[pa.Array[Any]]
     """As their physical types, in the order of the schema."""
-    byte_count: int
 
 
 def merge(batches: Iterable[Batch], schema: Schema) -> Iterator[MergedBatch]:
@@ -69,15 +70,18 @@ def merge(batches: Iterable[Batch], schema: Schema) -> Iterator[MergedBatch]:
     waiting_bytes = 0
     for batch in batches:
         _check_columns(batch)
-        decoded = _decode(batch, schema)
-        if decoded is None or waiting_bytes + decoded.byte_count > DECODED_BYTES_MAX:
+        claimed_bytes = _claimed_bytes(batch, schema)
+        if claimed_bytes is not None and waiting_bytes + claimed_bytes > DECODED_BYTES_MAX:
             yield from _flush(waiting, schema)
             waiting, waiting_bytes = [], 0
-        if decoded is None:
+        decoded = None if claimed_bytes is None else _decode(batch, schema)
+        if claimed_bytes is None or decoded is None:
+            yield from _flush(waiting, schema)
+            waiting, waiting_bytes = [], 0
             yield _copied(batch, digest_chunks(batch.header, batch.body))
         else:
             waiting.append(decoded)
-            waiting_bytes += decoded.byte_count
+            waiting_bytes += claimed_bytes
     yield from _flush(waiting, schema)
 
 
@@ -102,10 +106,23 @@ def _check_columns(batch: Batch) -> None:
             )
 
 
-def _decode(batch: Batch, schema: Schema) -> _Decoded | None:
-    """The batch's columns; None if they are not those of this schema."""
+def _claimed_bytes(batch: Batch, schema: Schema) -> int | None:
+    """Bytes that the batch's columns claim decompressed; None if they are not those of this schema,
+    or cannot be decoded. The batch's bytes alone decide."""
     if [column.field_id for column in batch.header.columns] != [f.id for f in schema.fields]:
         return None
+    view = memoryview(batch.body)
+    try:
+        return sum(
+            claims_of(view[each.position :][: each.length], field.type).decoded_bytes
+            for each, field in zip(batch.header.columns, schema.fields, strict=True)
+        )
+    except Unreadable:
+        return None
+
+
+def _decode(batch: Batch, schema: Schema) -> _Decoded | None:
+    """The columns of a batch that has those of this schema; None if it cannot be decoded."""
     names = [field.name for field in schema.fields]
     try:
         decoded = decode_batch(batch.header, batch.body, schema, names)
@@ -114,7 +131,7 @@ def _decode(batch: Batch, schema: Schema) -> _Decoded | None:
         raise  # another replica may have the memory, and would come to another digest
     except (DataLoss, pa.ArrowException):
         return None
-    return _Decoded(batch, columns, decoded.nbytes)
+    return _Decoded(batch, columns)
 
 
 def _flush(waiting: Sequence[_Decoded], schema: Schema) -> Iterator[MergedBatch]:

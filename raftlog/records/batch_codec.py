@@ -358,9 +358,12 @@ def _read_column(
         )
     kind = arrow_type(field.type)
     try:
-        room.take(field, claims_of(memoryview(data), field.type).decoded_bytes)
+        claimed_bytes = claims_of(memoryview(data), field.type).decoded_bytes
+        room.take(field, claimed_bytes)
         column = _planes_of(data, kind) if chunk.in_planes else _column_of(data, kind)
         check_layout(column)
+        if claimed_bytes > data.size:
+            column = _without_waste(column)
     except pa.ArrowMemoryError:
         raise  # the bytes may be right
     except (Unreadable, pa.ArrowException, OSError) as error:
@@ -373,6 +376,17 @@ def _read_column(
             f"{header.record_count} records."
         )
     return column
+
+
+def _without_waste(column: pa.Array[Any]) -> pa.Array[Any]:
+    """The column, in memory of its own if it refers to less than half of what it holds.
+
+    A few bytes of zstd may be megabytes that no offset refers to, and `nbytes`, by which readers
+    bound what they keep, does not count them.
+    """
+    if column.get_total_buffer_size() <= 2 * column.nbytes:
+        return column
+    return pa.concat_arrays([column])
 
 
 def _column_of(message: pa.Buffer, kind: pa.DataType) -> pa.Array[Any]:

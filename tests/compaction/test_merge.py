@@ -19,9 +19,12 @@ from raftlog.errors import DataLoss, Internal
 from raftlog.machines.schema import Schema
 from raftlog.records.arrow_types import arrow_schema, schema_of
 from raftlog.records.batch_codec import COMPRESSIONS, decode_batch, encode_batch
+from raftlog.wire.arrow_message import BATCH_DECODED_BYTES_MAX
 from raftlog.wire.batch import BatchHeader, ColumnChunk
 from tests.compaction.layouts import digest_of
 from tests.records.strategies import SCHEMAS, batches_of
+from tests.wire import bombs
+from tests.wire.bombs import arrow_memory
 
 SCHEMA = schema_of("id BIGINT NOT NULL, text STRING, real DOUBLE")
 
@@ -129,12 +132,23 @@ def test_text_that_is_not_utf8_is_merged() -> None:
 
 
 def test_records_that_are_large_in_memory_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merging, "DECODED_BYTES_MAX", 2 * rows(400, 100).nbytes)
+    monkeypatch.setattr(merging, "DECODED_BYTES_MAX", int(2.5 * rows(400, 100).nbytes))
     sources = [logged(rows(100 * n, 100)) for n in range(5)]
     found = list(merge(sources, SCHEMA))
     assert [each.count for each in found] == [2, 2, 1]
     monkeypatch.setattr(merging, "DECODED_BYTES_MAX", 1)
     assert [each.count for each in merge(sources, SCHEMA)] == [1] * 5
+
+
+def test_what_batches_claim_bounds_the_memory_of_a_merge_before_they_are_decoded() -> None:
+    """Texts of a third of the bound, which take a few kilobytes each in the log."""
+    part = bombs.with_text(bombs.text(merging.DECODED_BYTES_MAX // 3, "zstd"))
+    wasteful = bombs.wasteful()
+    sources = [Batch(each.header, each.body) for each in (*[part] * 5, *[wasteful] * 3)]
+    with arrow_memory() as pool:
+        found = list(merge(sources, bombs.SCHEMA))
+        assert pool.max_memory() < BATCH_DECODED_BYTES_MAX + merging.DECODED_BYTES_MAX // 3
+    assert [each.count for each in found] == [2, 2, 1, 1, 1, 1]
 
 
 def test_batches_are_taken_as_they_are_needed() -> None:

@@ -68,6 +68,16 @@ def text(byte_count: int, compression: str) -> bytes:
     return message_of(column, compression)
 
 
+def unreferenced(byte_count: int, compression: str) -> bytes:
+    """One empty text, with so many zeros that no offset refers to."""
+    message = text(byte_count, compression)
+    offsets = [struct.pack("<2i", first, byte_count) for first in (0, byte_count)]
+    before, after = (pa.compress(each, codec=compression, asbytes=True) for each in offsets)
+    assert message.count(before) == 1
+    assert len(before) == len(after)
+    return message.replace(before, after)
+
+
 _SMALL = message_of(pa.array(["small"]))
 _ID = message_of(pa.array([1]))
 
@@ -80,6 +90,11 @@ def with_text(message: bytes) -> EncodedBatch:
 def expanding(compression: str) -> EncodedBatch:
     """A text that takes as much as a batch may, and a little more for its offsets."""
     return with_text(text(BATCH_DECODED_BYTES_MAX, compression))
+
+
+def wasteful(compression: str = "zstd") -> EncodedBatch:
+    """A few kilobytes that a leader takes, and that take nearly as much as a batch may."""
+    return with_text(unreferenced(BATCH_DECODED_BYTES_MAX - (1 << 20), compression))
 
 
 def claiming() -> EncodedBatch:

@@ -247,6 +247,19 @@ def test_a_column_that_takes_too_much_as_a_wider_type_is_not_cast(
         assert pool.max_memory() <= BATCH_DECODED_BYTES_MAX
 
 
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+def test_memory_that_no_value_refers_to_is_dropped_with_the_decoding(compression: str) -> None:
+    """Readers bound what they keep by `nbytes`, which does not count it."""
+    batch = bombs.wasteful(compression)
+    topic = replace(TOPIC, schema=bombs.SCHEMA)
+    checked_summary(topic, batch.header, batch.crc, batch.body, latest=bombs.SCHEMA)
+    with arrow_memory() as pool:
+        kept = [decode_batch(batch.header, batch.body, bombs.SCHEMA, ["id", "a"]) for _ in "123"]
+        assert pool.bytes_allocated() < 1 << 20
+        assert pool.max_memory() < BATCH_DECODED_BYTES_MAX + (1 << 20)
+    assert [each.to_pylist() for each in kept] == [[{"id": 1, "a": ""}]] * 3
+
+
 def test_columns_that_a_batch_lacks_share_their_memory() -> None:
     many = evolved(
         SCHEMA, [ColumnChange(action=ADD, name=f"c{each}", type='"long"') for each in range(200)]
