@@ -42,7 +42,7 @@ def digest_records(fields: Sequence[Field], columns: Sequence[pa.Array[Any]]) ->
 
 
 def digest_chunks(header: BatchHeader, body: bytes) -> bytes:
-    """The digest of a batch that cannot be decoded: of its bytes as the client wrote them."""
+    """The digest of a batch that is not decoded: of its bytes as the client wrote them."""
     digest = _Digest(_CHUNKS)
     digest.number(header.record_count)
     digest.number(len(header.columns))

@@ -1,8 +1,8 @@
 """Several small batches of the log as one row group, of the same records in the same order.
 
 Every column is checked against its client's CRC before it is decoded, and what was encoded is read
-back and compared with each batch before it is handed on. What cannot be decoded is copied as it is:
-a record is never dropped, and never changed.
+back and compared with each batch before it is handed on. What cannot be decoded, or would take too
+much for what it is in the log, is copied as it is: a record is never dropped, and never changed.
 """
 
 from __future__ import annotations
@@ -34,6 +34,35 @@ this process and of a reader. Usual batches of `ROW_GROUP_BYTES_MAX` stay far be
 borders of row groups, so it is the same on every replica."""
 
 
+JOB_DECODED_BYTES_MIN = 256 * 1024 * 1024
+"""What a job may decode, however few bytes its batches have in the log. The same on every replica,
+for the same reason."""
+
+JOB_DECODED_RATIO_MAX = 32
+"""So many bytes a job may decode beyond that for each byte in the log. Batches of several columns
+have 2 to 15. Those of one value or of rising numbers alone may have hundreds: so no leader rejects
+them, and the first `JOB_DECODED_BYTES_MIN` are for them."""
+
+
+class DecodingBudget:
+    """What one job may still decode. Without it a few megabytes of the log could keep a processor
+    busy, and the other topics waiting, for minutes."""
+
+    def __init__(self) -> None:
+        self._left_bytes = JOB_DECODED_BYTES_MIN
+
+    def earn(self, record_bytes: int) -> None:
+        """The job has come to batches with so many body bytes in the log."""
+        self._left_bytes += JOB_DECODED_RATIO_MAX * record_bytes
+
+    def take(self, decoded_bytes: int) -> bool:
+        """Whether a batch that claims so many bytes may be decoded; it is then taken as decoded."""
+        if decoded_bytes > self._left_bytes:
+            return False
+        self._left_bytes -= decoded_bytes
+        return True
+
+
 class Batch(NamedTuple):
     """A batch of the log."""
 
@@ -59,18 +88,24 @@ class _Decoded(NamedTuple):
     """As their physical types, in the order of the schema."""
 
 
-def merge(batches: Iterable[Batch], schema: Schema) -> Iterator[MergedBatch]:
+def merge(
+    batches: Iterable[Batch], schema: Schema, budget: DecodingBudget | None = None
+) -> Iterator[MergedBatch]:
     """The batches merged into one, or into a few where they are large in memory or where one
-    cannot be decoded. Together they are made of all `batches`, in order.
+    cannot be decoded, or would exceed the `budget`. Together they are made of all `batches`, in
+    order.
 
     Raises `DataLoss` if a column is not what its client wrote, and `Internal` if what was encoded
     does not read back as it should.
     """
+    budget = budget or DecodingBudget()
     waiting: list[_Decoded] = []
     waiting_bytes = 0
     for batch in batches:
         _check_columns(batch)
         claimed_bytes = _claimed_bytes(batch, schema)
+        if claimed_bytes is not None and not budget.take(claimed_bytes):
+            claimed_bytes = None
         if claimed_bytes is not None and waiting_bytes + claimed_bytes > DECODED_BYTES_MAX:
             yield from _flush(waiting, schema)
             waiting, waiting_bytes = [], 0

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from raftlog.compaction.cuts import cut, shape_of
-from raftlog.compaction.merge import Batch, copy, merge
+from raftlog.compaction.merge import Batch, DecodingBudget, copy, merge
 from raftlog.core.types import Offset
 from raftlog.image.history_file import RowGroup
 from raftlog.machines.schema import Schema
@@ -31,15 +31,18 @@ def row_groups(batches: Iterable[SourceBatch], latest: Schema) -> Iterator[RowGr
 
     Only batches of one version of the schema are merged, as that version has their columns, so a
     record stays as it was written. Batches of a version above that of `latest`, the topic's schema,
-    are copied as they are. Holds the batches of one row group at a time, and the one after it.
+    are copied as they are, and so are those beyond the `DecodingBudget`. Holds the batches of one
+    row group at a time, and the one after it.
     Raises `DataLoss` if a column of a batch is not what its client wrote.
     """
+    budget = DecodingBudget()
     for joined in cut(batches, lambda batch: shape_of(batch.header, batch.record_bytes)):
+        budget.earn(sum(each.record_bytes for each in joined))
         version = joined[0].header.schema_version
         schema = latest.at(version) if 1 <= version <= latest.version else None
         plain = [Batch(each.header, each.body) for each in joined]
         first = 0
-        for merged in map(copy, plain) if schema is None else merge(plain, schema):
+        for merged in map(copy, plain) if schema is None else merge(plain, schema, budget):
             sources = joined[first : first + merged.count]
             first += merged.count
             yield RowGroup(

@@ -114,13 +114,15 @@ class Compactions:
         self._ended = ended
         self._damaged = damaged
         self._running: LocalReplica | None = None
+        self._job_in_flight = False
+        """A compaction of it was asked for and is not answered yet."""
         self._waiting: dict[int, LocalReplica] = {}
         """Replicas with points to compact, by group, in the order in which they came."""
         self._failed: dict[int, LocalReplica] = {}
         self._past_damage: set[LocalReplica] = set()
         """Replicas whose next point met damage at the last try, so that a later one is tried."""
         self._abandoned = False
-        """The group whose compaction is in flight is gone: let it end, and do nothing of it."""
+        """The group whose compaction is in flight is gone: do nothing of it."""
         self._adoptions: dict[LocalReplica, _Adoption] = {}
         self._dropping: _Drop | None = None
         self._pinned: dict[LocalReplica, frozenset[str]] = {}
@@ -143,6 +145,8 @@ class Compactions:
         self._pinned.pop(local, None)
         if local is self._running:
             self._abandoned = True
+            if self._job_in_flight:
+                self._effects.abandon_compaction()
 
     def tick(self) -> None:
         """One tick has passed."""
@@ -302,6 +306,7 @@ class Compactions:
             urgent=self._is_behind(),
             kept=self._pinned.get(local, frozenset()),
         )
+        self._job_in_flight = True
         self._effects.run_compaction(job, lambda reply: self._compacted(local, reply))
 
     def _is_behind(self) -> bool:
@@ -346,6 +351,7 @@ class Compactions:
 
     def _compacted(self, local: LocalReplica, reply: Reply) -> None:
         """The files of the new image are durable, or there are none."""
+        self._job_in_flight = False
         if self._abandoned or self._stopped:
             self._end(local)
             return

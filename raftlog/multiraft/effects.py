@@ -346,5 +346,8 @@ class Effects(Protocol):
         `MultiRaft` asks for one at a time.
         """
 
+    def abandon_compaction(self) -> None:
+        """The compaction in flight may end early: its group is gone. `done` is still called."""
+
     def tell(self, event: MultiRaftEvent) -> None:
         """Something worth telling has happened."""

@@ -65,6 +65,13 @@ class Compactor:
         threading.Thread(target=process.wait, name="compaction-ends", daemon=True).start()
         return process
 
+    def abandon(self) -> None:
+        """End the job in flight, whose group is gone: `run` returns soon. From any thread; never
+        blocks. The next job starts another process, which waits for this one to end."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+
     def stop(self) -> None:
         """End the process, also in the middle of a job, from any thread. Nothing depends on it."""
         process = self._process

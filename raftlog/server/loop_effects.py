@@ -165,6 +165,9 @@ class LoopEffects:
     def run_compaction(self, job: CompactionJob, done: Callable[[Reply], None]) -> None:
         self._compactions.run(lambda: self._compactor.run(job), done)
 
+    def abandon_compaction(self) -> None:
+        self._compactor.abandon()
+
     def tell(self, event: MultiRaftEvent) -> None:
         match event:
             case LeadershipChanged(group=group, info=info, state=state):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, groupby, repeat
@@ -13,7 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raftlog.compaction.cuts import LARGE_BYTES_MIN, ROW_GROUP_RECORDS_MAX
+from raftlog.compaction import merge as merging
+from raftlog.compaction.cuts import LARGE_BYTES_MIN, LARGE_RECORDS_MIN, ROW_GROUP_RECORDS_MAX
+from raftlog.compaction.digest import digest_chunks
+from raftlog.compaction.merge import JOB_DECODED_BYTES_MIN
 from raftlog.compaction.row_groups import SourceBatch, row_groups
 from raftlog.core.types import Offset
 from raftlog.image.history_file import HistoryFile, RowGroup, write_history_file
@@ -21,10 +25,12 @@ from raftlog.machines.evolution import ADD, RENAME, SET_TYPE, ColumnChange, evol
 from raftlog.machines.schema import Schema
 from raftlog.records.arrow_types import arrow_schema, schema_of
 from raftlog.records.batch_codec import decode_batch, encode_batch
+from raftlog.wire.batch import BatchHeader
 from raftlog.wire.runs import Runs
 from tests.image.row_groups import read_back
 from tests.records.strategies import SCHEMAS, batches_of
 from tests.storage.disks import FOLDER, GROUP, new_disk
+from tests.wire import bombs
 
 START = 1000
 METADATA = st.tuples(
@@ -127,6 +133,56 @@ def test_batches_are_cut_into_row_groups() -> None:
     counts = [each.header.record_count for each in found]
     assert counts == [8000 * fit, 8000 * (10 - fit), 1, 10]
     assert [each.start for each in found] == [START, START + counts[0], START + 80_000, 81_001]
+
+
+@pytest.mark.parametrize("records", [1, LARGE_RECORDS_MIN])
+def test_a_job_decodes_no_more_than_its_batches_in_the_log_are_worth(
+    records: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest is copied as it is, and usual batches after it are merged."""
+    schema = schema_of("id BIGINT, payload STRING")
+    decoded_bytes = JOB_DECODED_BYTES_MIN // 8 - (1 << 20)
+    offsets = pa.py_buffer(struct.pack(f"<{records + 1}i", 0, *[decoded_bytes] * records))
+    zeros = pa.Array.from_buffers(
+        pa.string(), records, [None, offsets, pa.py_buffer(bytes(decoded_bytes))]
+    )
+    messages = [bombs.message_of(pa.array(range(records))), bombs.message_of(zeros, "zstd")]
+    large = bombs.batch_of(messages, records)
+    usual = encode_batch(
+        pa.RecordBatch.from_arrays(
+            [pa.array([1]), pa.array(["usual"])], schema=arrow_schema(schema)
+        ),
+        schema,
+        "none",
+    )
+    start = START
+    batches = []
+    for each in [large] * 20 + [usual] * 2:
+        count = each.header.record_count
+        runs = Runs.of_one(count=count, timestamp_us=0, term=1, writer="", epoch=-1)
+        body_bytes = len(each.body)
+        batches.append(
+            SourceBatch(
+                start=Offset(start), header=each.header, body=each.body,
+                record_bytes=body_bytes, runs=runs,
+            )
+        )  # fmt: skip
+        start += count
+    decoded: list[BatchHeader] = []
+
+    def noted(header: BatchHeader, *rest: Any) -> pa.RecordBatch:
+        decoded.append(header)
+        return decode_batch(header, *rest)
+
+    monkeypatch.setattr(merging, "decode_batch", noted)
+    found = list(row_groups(batches, schema))
+    assert 8 <= decoded.count(large.header) <= 9, "each was decoded at most once"
+    digest = digest_chunks(large.header, large.body)
+    copied = [each for each in found if each.digest == digest]
+    assert len(copied) == 20 - decoded.count(large.header)
+    assert {each.body for each in copied} == {large.body}
+    assert found[-1].header.record_count == 2, "usual batches are still merged"
+    assert sum(each.header.record_count for each in found) == 20 * records + 2
 
 
 def test_batches_of_an_unknown_schema_are_copied_with_their_metadata() -> None:

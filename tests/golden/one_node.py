@@ -160,6 +160,9 @@ class OneNode:
             reply = error
         self._todo.append(lambda: done(reply))
 
+    def abandon_compaction(self) -> None:
+        """It has ended."""
+
     def run_job(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         value = work()
         self._todo.append(lambda: done(value))

@@ -50,6 +50,8 @@ class Driver(DiskDriver):
     def __init__(self) -> None:
         super().__init__()
         self.jobs: list[tuple[CompactionJob, Callable[[Reply], None]]] = []
+        self.abandoned: list[GroupId] = []
+        """Groups whose compaction need not go on."""
         self.reads: list[Callable[[Sequence[KeyValue] | None], None]] = []
         """Of the positions of reader groups."""
 
@@ -61,6 +63,9 @@ class Driver(DiskDriver):
 
     def run_compaction(self, job: CompactionJob, done: Callable[[Reply], None]) -> None:
         self.jobs.append((job, done))
+
+    def abandon_compaction(self) -> None:
+        self.abandoned.append(self.jobs[-1][0].group)
 
 
 def topic_of(group: int) -> TopicInfo:

@@ -229,6 +229,7 @@ def test_a_group_that_goes_meanwhile_gets_no_image_and_the_next_one_has_its_turn
     gone = scene.topics[1]
     scene.compactions.forget(gone)
     assert gone.compacting, "its folder may not be removed yet"
+    assert scene.driver.abandoned == [1], "the next one need not wait until the job is done"
     scene.compact()
     assert (gone.compacting, scene.ended) == (False, [1])
     assert gone.image.manifest.generation == 0
@@ -244,6 +245,7 @@ def test_a_group_that_goes_while_its_files_wait_to_be_removed_keeps_them() -> No
     scene.compact()
     scene.driver.run()
     scene.compactions.forget(local)
+    assert scene.driver.abandoned == [], "its job has ended"
     before = scene.files()
     local.reads_out = 0
     scene.tick(1)

@@ -71,6 +71,9 @@ class Driver:
     def run_compaction(self, job: CompactionJob, done: Callable[[Reply], None]) -> None:
         """It does not end."""
 
+    def abandon_compaction(self) -> None:
+        """Nothing waits for it."""
+
     def tell(self, event: MultiRaftEvent) -> None:
         self.told.append(event)
 

@@ -10,6 +10,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from raftlog.compaction.compact import compact
 from raftlog.compaction.worker import LOCK_NAME
 from raftlog.core.types import GroupId, LogIndex, Term
 from raftlog.errors import CompactorKilled, CorruptFile
-from raftlog.image.job import CompactionJob, decode_reply, encode_job
+from raftlog.image.job import CompactionJob, Reply, decode_reply, encode_job
 from raftlog.image.manifest import NO_IMAGE, Image
 from raftlog.server.compactor import Compactor
 from raftlog.storage.posix import PosixFileSystem
@@ -98,6 +99,28 @@ def test_a_process_that_was_killed_is_an_error_and_the_next_job_starts_another(
     assert killed.signal == "SIGKILL"
     assert "tried again" in killed.remedy
     assert isinstance(compactor.run(JOB), CorruptFile)
+
+
+def test_a_job_whose_group_is_gone_ends_early_and_the_next_one_begins(tmp_path: Path) -> None:
+    """The job would take minutes: it rests 99 of 100 milliseconds."""
+    scene = TopicScene(PosixFileSystem(tmp_path))
+    for _ in range(1_000):
+        scene.append()
+    long = scene.point()
+    compactor = Compactor(tmp_path, 0.01)
+    replies: list[Reply] = []
+    thread = threading.Thread(target=lambda: replies.append(compactor.run(long)))
+    try:
+        thread.start()
+        wait_for((tmp_path / LOCK_NAME).exists, "the job to begin", PATIENCE_S)
+        compactor.abandon()
+        thread.join(PATIENCE_S)
+        assert [type(each) for each in replies] == [CompactorKilled]
+        compactor.abandon()
+        assert isinstance(compactor.run(JOB), CorruptFile)
+    finally:
+        compactor.stop()
+        thread.join()
 
 
 def test_an_idle_process_ends_and_the_next_job_starts_another(tmp_path: Path) -> None:

@@ -492,6 +492,9 @@ class SimulatedNode:
 
         self._later(3 * self._disk_us(), run)
 
+    def abandon_compaction(self) -> None:
+        """It may end as late as any other."""
+
     def tell(self, event: MultiRaftEvent) -> None:
         hear(self, event)
 
