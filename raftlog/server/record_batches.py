@@ -36,7 +36,8 @@ def checked_summary(
         decoded_bytes += _decoded_bytes(batch, column, field, view[column.position : position])
     if decoded_bytes > BATCH_DECODED_BYTES_MAX:
         raise _invalid_batch(
-            f"{decoded_bytes} bytes decompressed; {BATCH_DECODED_BYTES_MAX} are allowed"
+            f"{decoded_bytes} bytes decompressed (an element of a list or map counts as 4 or "
+            f"more); {BATCH_DECODED_BYTES_MAX} are allowed"
         )
     if position != len(body):
         raise _invalid_batch(f"{len(body)} body bytes where the columns have {position}")

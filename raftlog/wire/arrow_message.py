@@ -26,12 +26,16 @@ BATCH_ROWS_MAX = 1024 * 1024
 """The most records of a batch that may be decoded. Values that repeat, nulls and metadata columns
 take memory for each record, and no bytes in the log. No setting, for the same reason."""
 
+_ELEMENT_BYTES = 4
+"""An element of a list or map counts at least so many bytes: readers that take it out of Arrow need
+more than for a boolean's bit, of which a few kilobytes may claim thousands of millions."""
+
 _CONTINUATION = 0xFFFF_FFFF
 _PREFIX = struct.Struct("<III")
 """Of a message, with the offset of the first table, at which the metadata begin."""
 _METADATA_START = 8
 _U16, _I32, _U32, _I64 = (struct.Struct(f"<{code}") for code in "HiIq")
-_BUFFER = struct.Struct("<qq")
+_BUFFER = _NODE = struct.Struct("<qq")
 _VERSION_5 = 4
 """Of the enumeration MetadataVersion. In a message of version 4, Arrow looks for the compression in
 the custom metadata as well."""
@@ -49,7 +53,8 @@ class Claims(NamedTuple):
 
     record_count: int
     decoded_bytes: int
-    """Decompressed bytes of its buffers."""
+    """Decompressed bytes of its buffers; at least `_ELEMENT_BYTES` for each element of its lists
+    and maps, at all levels, beyond one for each record."""
 
 
 def claims_of(message: memoryview, kind: str) -> Claims:
@@ -65,12 +70,12 @@ def claims_of(message: memoryview, kind: str) -> Claims:
     """
     try:
         # Each buffer of a type has more than one character in the type's text.
-        return _claims_of(message, len(kind) + _PLANES_BUFFERS_MAX)
+        return _claims_of(message, len(kind) + _PLANES_BUFFERS_MAX, kind.startswith("{"))
     except (struct.error, IndexError) as error:
         raise Unreadable(f"an Arrow message that is cut off: {error}") from None
 
 
-def _claims_of(message: memoryview, buffers_max: int) -> Claims:
+def _claims_of(message: memoryview, buffers_max: int, is_nested: bool) -> Claims:
     continuation, length, root = _PREFIX.unpack_from(message)
     body_start = _METADATA_START + length
     if continuation != _CONTINUATION or body_start > len(message):
@@ -81,17 +86,17 @@ def _claims_of(message: memoryview, buffers_max: int) -> Claims:
         raise Unreadable("an Arrow message that is no record batch")
     if not version or metadata[version] != _VERSION_5 or metadata[version + 1]:
         raise Unreadable("an Arrow message of another version than 5")
-    at, _, buffers, compression = _fields(metadata, _followed(metadata, header), _FOUR)
+    at, nodes, buffers, compression = _fields(metadata, _followed(metadata, header), _FOUR)
     record_count = _I64.unpack_from(metadata, at)[0] if at else 0
-    if not buffers:
-        return Claims(record_count, 0)
-    first = _followed(metadata, buffers)
-    count = _U32.unpack_from(metadata, first)[0]
-    rows = metadata[first + _U32.size :][: count * _BUFFER.size]
-    if count > buffers_max or len(rows) < count * _BUFFER.size:
-        raise Unreadable(f"an Arrow message with {count} buffers in {len(metadata)} bytes")
+    elements = 0
+    if is_nested and nodes:
+        # A node for the column and each member of it. What joined batches claim is no more than
+        # the sum of their claims, so a merge of batches that may be decoded can be read.
+        for length, _ in _NODE.iter_unpack(_pairs(metadata, nodes, buffers_max)):
+            elements += max(0, length - record_count)
     body_bytes = len(message) - body_start
     decoded_bytes = 0
+    rows = _pairs(metadata, buffers, buffers_max) if buffers else b""
     for offset, size in _BUFFER.iter_unpack(rows):
         if offset < 0 or size < 0 or offset + size > body_bytes:
             raise Unreadable(f"an Arrow buffer of {size} bytes at {offset} of {body_bytes}")
@@ -99,7 +104,17 @@ def _claims_of(message: memoryview, buffers_max: int) -> Claims:
             decoded_bytes += _decompressed_bytes(message, body_start + offset, size)
         else:
             decoded_bytes += size
-    return Claims(record_count, decoded_bytes)
+    return Claims(record_count, max(decoded_bytes, _ELEMENT_BYTES * elements))
+
+
+def _pairs(metadata: memoryview, vector: int, count_max: int) -> memoryview:
+    """The pairs of numbers of the vector, the offset of which lies here."""
+    first = _followed(metadata, vector)
+    count = _U32.unpack_from(metadata, first)[0]
+    rows = metadata[first + _U32.size :][: count * _BUFFER.size]
+    if count > count_max or len(rows) < count * _BUFFER.size:
+        raise Unreadable(f"an Arrow message with {count} buffers in {len(metadata)} bytes")
+    return rows
 
 
 def _decompressed_bytes(message: memoryview, position: int, size: int) -> int:

@@ -123,6 +123,19 @@ def hidden() -> EncodedBatch:
     return batch_of([message, _SMALL, _SMALL, _SMALL], 1)
 
 
+LISTS = schema_of("id BIGINT, v ARRAY<BOOLEAN>")
+
+
+def list_of(elements: int, compression: str | None = "zstd") -> EncodedBatch:
+    """One record of `LISTS` with so many booleans, a bit each."""
+    kind = pa.list_(pa.field("element", pa.bool_()))
+    bits = pa.py_buffer(bytes(-(-elements // 8)))
+    members = pa.Array.from_buffers(pa.bool_(), elements, [None, bits])
+    offsets = pa.py_buffer(struct.pack("<2i", 0, elements))
+    column = pa.Array.from_buffers(kind, 1, [None, offsets], children=[members])
+    return batch_of([_ID, message_of(column, compression)], 1)
+
+
 def counting() -> EncodedBatch:
     """Two thousand million records in a kilobyte."""
     count = 77

@@ -72,7 +72,36 @@ def test_claims_are_the_rows_and_the_bytes_of_a_batch(given_batch, compression: 
     assert {each.record_count for each in found} == {batch.num_rows}
     # Arrow leaves out the bits of what has no nulls, and pads buffers.
     claimed, held = sum(each.decoded_bytes for each in found), batch.nbytes
-    assert held / 2 - 64 <= claimed <= 2 * held + 1024 * batch.num_columns
+    elements = sum(map(elements_of, batch.columns))
+    assert held / 2 - 64 <= claimed <= 2 * held + 1024 * batch.num_columns + 4 * elements
+
+
+def elements_of(column: pa.Array) -> int:
+    """How many elements its lists and maps have, and the members of these, at all levels."""
+    if pa.types.is_struct(column.type):
+        return sum(elements_of(each) + len(each) for each in column.flatten())
+    if pa.types.is_map(column.type):
+        return sum(2 * len(each) + elements_of(each) for each in (column.keys, column.items))
+    if pa.types.is_list(column.type):
+        return len(column.values) + elements_of(column.values)
+    return 0
+
+
+@pytest.mark.parametrize("compression", ["zstd", None])
+def test_elements_of_a_list_count_though_they_take_a_bit_each(compression: str | None) -> None:
+    """Ten gigabytes of Python's objects would come out of some kilobytes."""
+    topic = replace(TOPIC, schema=bombs.LISTS)
+    allowed = bombs.list_of(BATCH_DECODED_BYTES_MAX // 4 - 1024, compression)
+    checked_summary(topic, allowed.header, allowed.crc, allowed.body, latest=bombs.LISTS)
+    batch = bombs.list_of(BATCH_DECODED_BYTES_MAX // 4 + 2, compression)
+    with pytest.raises(MalformedRequest, match="bytes decompressed"):
+        checked_summary(topic, batch.header, batch.crc, batch.body, latest=bombs.LISTS)
+    with arrow_memory() as pool:
+        with pytest.raises(DataLoss, match="claims"):
+            decode_batch(batch.header, batch.body, bombs.LISTS, ["v"])
+        assert pool.max_memory() < 1 << 20
+    copied = list(merge([Batch(batch.header, batch.body)] * 2, bombs.LISTS))
+    assert [each.digest for each in copied] == [digest_chunks(batch.header, batch.body)] * 2
 
 
 @given(st.data())
@@ -228,7 +257,7 @@ def test_a_column_that_takes_too_much_as_a_wider_type_is_not_cast(
     before: str, after: str, column: pa.Array
 ) -> None:
     """Few bytes of the earlier version would be gigabytes of the later one."""
-    elements = BATCH_DECODED_BYTES_MAX // 3
+    elements = BATCH_DECODED_BYTES_MAX // 9
     many = pa.repeat(column[0], elements)
     kind = arrow_schema(schema_of(f"v {before}")).field(0).type
     offsets = pa.py_buffer(struct.pack("<2i", 0, elements))
