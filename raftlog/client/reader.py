@@ -36,7 +36,7 @@ from raftlog.machines.schema import RESERVED_NAMES
 from raftlog.predicates.predicate import Column, Predicate, bound_to
 from raftlog.records.batch_codec import NotInSchema, decode_batch
 from raftlog.records.batching import split
-from raftlog.records.metadata import with_metadata
+from raftlog.records.metadata import text_bytes_max, with_metadata
 from raftlog.wire.arrow_message import BATCH_DECODED_BYTES_MAX
 from raftlog.wire.calls import (
     READ,
@@ -56,7 +56,8 @@ _VERIFY_S = 5.0
 
 _PIECE_BYTES = BATCH_DECODED_BYTES_MAX // 2
 """A batch that has more than twice as much, with columns that were added after it was written, is
-returned in pieces. No setting: the bound on what is decompressed is none."""
+returned in pieces, and so is one whose metadata columns have as many bytes of text. No setting: the
+bound on what is decompressed is none."""
 
 _BEHIND_S = 1.0
 """For so long nodes that have not got far enough are asked after others. No setting: each has
@@ -224,7 +225,8 @@ class TopicReader:
                 for reply, body in self._replies(next_offset, end, mark, damaged):
                     last = Offset(min(end, reply.start + reply.batch.record_count))
                     assert reply.start <= next_offset < last, "batches come in order, without a gap"
-                    yield from split(self._decode(reply, body, next_offset, last), _PIECE_BYTES)
+                    for piece in self._decode(reply, body, next_offset, last):
+                        yield from split(piece, _PIECE_BYTES)
                     next_offset = last
             except DataLoss as error:
                 # Else the error keeps the columns that were decoded before it.
@@ -299,19 +301,25 @@ class TopicReader:
 
     def _decode(
         self, reply: BatchReply, body: memoryview, start: Offset, end: Offset
-    ) -> pa.RecordBatch:
-        """The rows [start, end) of the batch, with the reader's columns."""
-        skip, count = start - reply.start, end - start
-        batch = self._decoded(reply, body).slice(skip, count)
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows [start, end) of the batch, with the reader's columns; in pieces if the texts of
+        metadata columns take much."""
+        batch = self._decoded(reply, body)
         if len(self._data_names) == len(self._columns):
-            return batch
-        return with_metadata(
-            batch,
-            self._columns,
-            topic=self._topic.name,
-            start=start,
-            runs=reply.runs.slice(skip, count),
-        )
+            yield batch.slice(start - reply.start, end - start)
+            return
+        topic = self._topic.name
+        row_bytes = text_bytes_max(self._columns, topic=topic, runs=reply.runs)
+        step = _PIECE_BYTES // max(row_bytes, 1)
+        for first in range(start, end, step):
+            skip, count = first - reply.start, min(step, end - first)
+            yield with_metadata(
+                batch.slice(skip, count),
+                self._columns,
+                topic=topic,
+                start=first,
+                runs=reply.runs.slice(skip, count),
+            )
 
     def _decoded(self, reply: BatchReply, body: memoryview) -> pa.RecordBatch:
         """All rows of the batch, with the topic's columns as this reader knows them.

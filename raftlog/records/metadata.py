@@ -29,6 +29,9 @@ METADATA_FIELDS: dict[str, pa.Field[Any]] = {
 
 assert tuple(METADATA_FIELDS) == RESERVED_NAMES
 
+_OFFSET_BYTES = 4
+"""Of each value of a text column."""
+
 
 def is_metadata(field: pa.Field[Any]) -> bool:
     """Whether a column is a metadata column that was read, under its own name."""
@@ -42,7 +45,8 @@ def with_metadata(
     """The batch's columns and metadata columns, in the order of `names`.
 
     `start` is the offset of the batch's first record; `runs` are those of exactly its records. A
-    plain append has no writer (""): `_writer` and `_epoch` are then null.
+    plain append has no writer (""): `_writer` and `_epoch` are then null. The caller bounds the
+    rows by `text_bytes_max`.
     """
     if not names:
         return batch
@@ -63,6 +67,17 @@ def with_metadata(
             columns.append(of_runs(name, field.type, runs))
         fields.append(field)
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def text_bytes_max(names: Sequence[str], *, topic: str, runs: Runs) -> int:
+    """The most bytes that the texts among these metadata columns take for one record. A name is
+    written once for a whole batch, and read as a value of each record."""
+    texts = []
+    if "_topic" in names:
+        texts.append((topic,))
+    if "_writer" in names:
+        texts.append(runs.names)
+    return sum(_OFFSET_BYTES + max(len(each.encode()) for each in text) for text in texts)
 
 
 def _of_one_run(name: str, kind: pa.DataType, runs: Runs) -> pa.Array[Any]:

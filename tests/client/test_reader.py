@@ -20,6 +20,7 @@ from raftlog.config import ClientSettings
 from raftlog.core.types import Offset
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.evolution import ADD, ColumnChange, evolved
+from raftlog.machines.limits import TEXT_CHARACTERS_MAX
 from raftlog.machines.schema import RESERVED_NAMES, Schema
 from raftlog.records.arrow_types import arrow_schema, schema_of
 from raftlog.records.batch_codec import encode_batch
@@ -33,6 +34,7 @@ from raftlog.wire.calls import (
 from raftlog.wire.codec import decode_request, encode_reply
 from raftlog.wire.runs import Runs
 from tests.client.answering import described, serving, unary
+from tests.wire.bombs import arrow_memory
 
 TOPIC = TopicInfo(
     name="flights",
@@ -173,6 +175,47 @@ def test_a_read_gives_each_record_as_it_was_written(
             batch = batch.set_column(at, "_timestamp", batch.column(at).cast(pa.int64()))
         found += batch.to_pylist()
     assert found == [{name: each.row()[name] for name in columns} for each in records[start:end]]
+
+
+def test_a_batch_that_the_name_of_its_writer_makes_large_comes_in_pieces(
+    replica: tuple[Replica, Connection],
+) -> None:
+    """One long name and records of nulls are few bytes in the log, and gigabytes as a column."""
+    served, connection = replica
+    schema = schema_of("ok BOOLEAN")
+    rows = pa.RecordBatch.from_arrays(
+        [pa.nulls(BATCH_ROWS_MAX, pa.bool_())], schema=arrow_schema(schema)
+    )
+    encoded = encode_batch(rows, schema, "zstd")
+    writer = TEXT_CHARACTERS_MAX * "\N{GRINNING FACE}"
+    counts = array("q", [BATCH_ROWS_MAX // 2] * 2)
+    several = Runs(
+        counts=counts,
+        timestamps_us=array("q", [0, 1]),
+        terms=array("q", [1, 1]),
+        epochs=array("q", [0, 1]),
+        writers=array("q", [0, 1]),
+        names=(writer, "short"),
+    )
+    one = Runs.of_one(count=BATCH_ROWS_MAX, timestamp_us=0, term=1, epoch=0, writer=writer)
+    for runs in (one, several):
+        reply = BatchReply(start=Offset(0), batch=encoded.header, runs=runs)
+        served.frames = [Frame(0, BATCH_ROWS_MAX, encode_reply(READ, reply, encoded.body))]
+        reader = TopicReader(
+            connection, replace(TOPIC, schema=schema), columns=["_offset", "_writer"]
+        )
+        end = 0
+        with arrow_memory() as pool:
+            mark = Offset(BATCH_ROWS_MAX)
+            for piece in reader.batches(Offset(0), mark, mark=mark):
+                piece.validate(full=True)
+                offsets, writers = piece.columns
+                assert offsets[0].as_py() == end
+                end += piece.num_rows
+                assert writers[0].as_py() == writer or runs is several
+                del piece, offsets, writers
+            assert pool.max_memory() <= 2 * BATCH_DECODED_BYTES_MAX
+        assert end == BATCH_ROWS_MAX
 
 
 def test_a_batch_that_later_columns_make_large_comes_in_pieces(
