@@ -38,6 +38,9 @@ _PATIENCE_S = 5.0
 """So long the leaders are asked before the nodes that answer are. No setting: longer than an
 election takes, and what comes then is marked as what it is."""
 
+_CELL_CHARACTERS_MAX = 4_096
+"""A longer text in a table is cut: all rows after it would be as wide. `-o json` shows it whole."""
+
 _LOOKED_AT_MIN = 1_000
 """So many of the last records are looked at first for those that `--where` wants."""
 
@@ -112,7 +115,8 @@ def tail(
     follows.
 
     With -o json one object per line. Times are UTC. Binary values are shown as text if they are
-    UTF-8, else as base64.
+    UTF-8, else as base64. Long values are cut, and end with how long they are: in a table after
+    4,096 characters, with -o json after 16 MiB or 1,048,576 elements.
     """
     _refuse_two_beginnings({"--start": start, "-n": last, "--since": since})
     follows = sys.stdout.isatty() if follow is None else follow
@@ -266,12 +270,12 @@ def _show(batches: Iterator[pa.RecordBatch], output: Format) -> None:
 
     lines = TextLines()
     for batch in batches:
-        rows = shown_rows(batch)
-        if output is Format.JSON:
-            for row in rows:
-                show_json(row)
-        else:
-            lines.show(batch.schema.names, rows)
+        for rows in shown_rows(batch):
+            if output is Format.JSON:
+                for row in rows:
+                    show_json(row)
+            else:
+                lines.show(batch.schema.names, rows)
 
 
 def _refuse_two_beginnings(given: dict[str, object]) -> None:
@@ -341,4 +345,6 @@ def _cell(value: object) -> str:
     """On one line: texts as they are except for control characters, everything else as JSON."""
     text = plain(value)
     text = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
+    if len(text) > _CELL_CHARACTERS_MAX:
+        text = f"{text[:_CELL_CHARACTERS_MAX]}... ({len(text)} characters)"
     return one_line(text)

@@ -68,6 +68,17 @@ def test_tail_writes_one_head_and_keeps_columns_aligned(
     ]
 
 
+def test_a_long_cell_does_not_widen_the_rows_after_it(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = TextLines()
+    lines.show(["text"], [{"text": 100_000 * "x"}, {"text": [1] * 100_000}])
+    shown = capsys.readouterr().out.splitlines()
+    assert [each.split("...")[1].strip() for each in shown[1:]] == [
+        "(100000 characters)",
+        "(300000 characters)",
+    ]
+    assert max(map(len, shown)) < 5_000
+
+
 def test_a_cell_of_a_table_stays_on_its_line(capsys: pytest.CaptureFixture[str]) -> None:
     show_table(["KEY", "VALUE"], [["a\nb", "\x1b[31mred"]])
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
