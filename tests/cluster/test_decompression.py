@@ -19,6 +19,7 @@ from raftlog.wire.arrow_message import BATCH_DECODED_BYTES_MAX
 from raftlog.wire.batch import EncodedBatch
 from raftlog.wire.calls import APPEND, SERVICE, AppendCall
 from raftlog.wire.codec import encode_request
+from tests.bench.processes import children
 from tests.cluster.test_bad_input import raw
 from tests.cluster.test_diverged_history import histories
 from tests.cluster.waiting import leader_of, wait_serving
@@ -27,6 +28,7 @@ from tests.wire.bombs import REJECTED, SCHEMA, arrow_memory
 
 NODE_GROWTH_BYTES_MAX = 64 << 20
 """Of a node that rejects a message of some MiB: buffers of grpc, and the bytes themselves."""
+HIDDEN_BYTES_MIN = BATCH_DECODED_BYTES_MAX // 2
 POINT = 8
 TOPIC = "t"
 GOOD = {"id": 1, "a": "good", "b": None, "c": None}
@@ -78,6 +80,39 @@ def test_a_batch_that_takes_more_than_it_shows_is_rejected_and_costs_the_leader_
 
     wait_for(rejected, "a leader's answer", PATIENCE_S)
     assert client.append(name, [GOOD]).start == 0
+
+
+def test_hidden_memory_adds_up_in_no_compaction_and_no_reader(tmp_path: Path) -> None:
+    """A leader takes these records: each is within the limits."""
+    hidden, count = bombs.wasteful(), 6
+    with (
+        ProcessCluster.start(
+            tmp_path / "data", settings=[f"storage.snapshot_entries={POINT}"]
+        ) as cluster,
+        cluster.client() as client,
+    ):
+        topic = client.create_topic(TOPIC, SCHEMA)
+        for _ in range(count):
+            put(cluster, client, topic, hidden)
+        for _ in range(POINT):
+            client.append(TOPIC, [GOOD])
+
+        def compacted() -> bool:
+            found = histories(client)
+            return len(found) == 1 and all(
+                history == "trusted" and reached >= count for history, reached in found
+            )
+
+        wait_for(compacted, "the same history on each replica", PATIENCE_S)
+        workers = [pid for each in children(cluster.pids.values()).values() for pid in each]
+        assert len(workers) >= len(cluster.pids)
+        for pid in workers:
+            assert memory_peak_bytes(pid) < 2 * BATCH_DECODED_BYTES_MAX < count * HIDDEN_BYTES_MIN
+        with arrow_memory() as pool:
+            mark = client.read_high_water_mark(topic).high_water_mark
+            kept = list(client.read(topic, 0, mark, mark=mark))
+            assert pool.bytes_allocated() < HIDDEN_BYTES_MIN
+        assert sum(each.num_rows for each in kept) == mark
 
 
 def put(cluster: ProcessCluster, client: LogClient, topic: TopicInfo, batch: EncodedBatch) -> int:
