@@ -72,7 +72,7 @@ def with_metadata(
 def text_bytes_max(names: Sequence[str], *, topic: str, runs: Runs) -> int:
     """The most bytes that the texts among these metadata columns take for one record. A name is
     written once for a whole batch, and read as a value of each record."""
-    texts = []
+    texts: list[Sequence[str]] = []
     if "_topic" in names:
         texts.append((topic,))
     if "_writer" in names:
