@@ -116,6 +116,9 @@ def problem_of_schema(schema: Schema) -> str | None:
             return f"gives column {field.name!r} a type of {len(field.type)} characters"
         seen.add(name)
         ids.add(field.id)
+    for old in schema.former:
+        if len(old.name) > TEXT_CHARACTERS_MAX or len(old.type) > FIELD_TYPE_CHARACTERS_MAX:
+            return f"has a former column with {len(old.name)} and {len(old.type)} characters"
     return None
 
 

@@ -24,6 +24,13 @@ BATCH_BYTES_MAX = 2**31 - 1
 TEXT_CHARACTERS_MAX = 1024
 """The most characters of a name that a client chooses (writer, run, producer, ...)."""
 
+NAME_CHARACTERS_MAX = 249
+"""The most characters of a topic's name, and of the ids that clients draw (incarnation, producer,
+attempt): replies have room for no more (`raftlog.wire.codec_texts`)."""
+
+STORE_CHARACTERS_MAX = 64
+"""The most characters of the id of a node's store, for the same reason."""
+
 STAGED_ENTRY_CHARGE_BYTES = 1024
 """What a staged entry counts besides its body, for its room in the log and in memory. Without it a
 writer could stage empty bodies without limit."""

@@ -49,9 +49,11 @@ from raftlog.machines.limits import (
     BATCH_RECORDS_MAX,
     INTEGER_MAX,
     KEY_CHARACTERS_MAX,
+    NAME_CHARACTERS_MAX,
     NODE_MAX,
     PARENTS_MAX,
     REPLICAS_MAX,
+    STORE_CHARACTERS_MAX,
     TEXT_CHARACTERS_MAX,
     VALUE_BYTES_MAX,
 )
@@ -68,7 +70,7 @@ def problem_of_append(command: Append) -> str | None:
     if not 0 <= command.sequence < INTEGER_MAX:
         return f"sequence is {command.sequence}"
     return (
-        _text_problem("producer", command.producer)
+        _text_problem("producer", command.producer, NAME_CHARACTERS_MAX)
         or _time_problem(command.timestamp_us)
         or _batch_problem(command.batch)
     )
@@ -81,7 +83,7 @@ def problem_of_stage(command: Stage) -> str | None:
     return (
         _key_problem(command.key)
         or _stream_problem(command.key)
-        or _text_problem("attempt", command.attempt)
+        or _text_problem("attempt", command.attempt, NAME_CHARACTERS_MAX)
         or _time_problem(command.timestamp_us)
         or _batch_problem(command.batch)
         or _length_problem("owner", command.owner)
@@ -187,7 +189,7 @@ def problem_of_node(command: RegisterNode) -> str | None:
     if not RULES_FIRST <= command.rules <= INTEGER_MAX:
         return f"rules are {command.rules}"
     return (
-        _text_problem("store_uuid", command.store_uuid)
+        _text_problem("store_uuid", command.store_uuid, STORE_CHARACTERS_MAX)
         or _address_problem(command.address)
         or _length_problem("rack", command.rack)
     )
@@ -251,7 +253,7 @@ def problem_of_topic(command: CreateTopic) -> str | None:
     """What is invalid about the command besides its name and schema, or None."""
     return (
         _voters_problem("voters", command.voters)
-        or _text_problem("incarnation", command.incarnation)
+        or _text_problem("incarnation", command.incarnation, NAME_CHARACTERS_MAX)
         or _time_problem(command.timestamp_us)
     )
 
@@ -312,10 +314,10 @@ def _texts_problem(named: Iterable[tuple[str, str]]) -> str | None:
     return None
 
 
-def _text_problem(name: str, value: str) -> str | None:
-    if 0 < len(value) <= TEXT_CHARACTERS_MAX:
+def _text_problem(name: str, value: str, most: int = TEXT_CHARACTERS_MAX) -> str | None:
+    if 0 < len(value) <= most:
         return None
-    return f"{name} has {len(value)} characters; 1 to {TEXT_CHARACTERS_MAX} are allowed"
+    return f"{name} has {len(value)} characters; 1 to {most} are allowed"
 
 
 def _length_problem(name: str, value: str) -> str | None:

@@ -3,7 +3,8 @@ a message between nodes. It is checked when the message is decoded, before anyth
 the text: searched, compared, logged, or repeated in an error.
 
 Commands of the log and states of machines are not checked here. Every replica must apply the same
-entry in the same way, so a machine refuses what is too long (`raftlog.machines.validity`).
+entry in the same way, so a machine refuses what is too long (`raftlog.machines.validity`). It keeps
+no text that is longer than the field of a reply that carries it: clients could not read the reply.
 """
 
 from __future__ import annotations
@@ -16,8 +17,12 @@ from typing import Any
 from google.protobuf.descriptor import Descriptor
 
 from raftlog.machines.kv_commands import SESSION_CHARACTERS
-from raftlog.machines.limits import KEY_CHARACTERS_MAX, TEXT_CHARACTERS_MAX
-from raftlog.stored_values import NAME_MAX
+from raftlog.machines.limits import (
+    KEY_CHARACTERS_MAX,
+    NAME_CHARACTERS_MAX,
+    STORE_CHARACTERS_MAX,
+    TEXT_CHARACTERS_MAX,
+)
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.framing import Unreadable
 from raftlog.wire.traced import CARRIED_MAX
@@ -36,8 +41,8 @@ _PROSE_MAX = 64 * 1024
 
 _FIELDS = (
     # Names, and words of which there are a few.
-    (NAME_MAX, "action attempt code history incarnation kind name operator producer"),
-    (NAME_MAX, "refused role scrub state state_hash topic version"),
+    (NAME_CHARACTERS_MAX, "action attempt code history incarnation kind name operator producer"),
+    (NAME_CHARACTERS_MAX, "refused role scrub state state_hash topic version"),
     # What Spark or a user calls a writer and its runs, principals, and what else a machine takes.
     (TEXT_CHARACTERS_MAX, "after held_for names owner plan query_id rack racks run stream"),
     (TEXT_CHARACTERS_MAX, "stream_run to writer Field.name FormerField.name ColumnChange.name"),
@@ -47,7 +52,8 @@ _FIELDS = (
     (KEY_CHARACTERS_MAX + 1, "start end"),
     (SESSION_CHARACTERS, "session ends"),
     (CARRIED_MAX, "carried"),
-    (_ID_MAX, "boot_id cluster_id format store_uuid"),
+    (STORE_CHARACTERS_MAX, "store_uuid"),
+    (_ID_MAX, "boot_id cluster_id format"),
     (_ADDRESS_MAX, "address leader_address"),
     (_TYPE_MAX, "type"),
     (ERROR_BYTES_MAX, "ErrorValue.text"),

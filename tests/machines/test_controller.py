@@ -58,7 +58,7 @@ class Cluster:
         return self.apply(
             CreateTopic(
                 name=name,
-                incarnation=incarnation or f"incarnation of {name}",
+                incarnation=incarnation or f"incarnation of {name}"[:249],
                 schema=schema,
                 voters=tuple(NodeId(voter) for voter in voters),
                 if_not_exists=if_not_exists,

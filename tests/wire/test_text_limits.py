@@ -11,9 +11,8 @@ import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from raftlog.errors import MalformedRequest
-from raftlog.machines.limits import KEY_CHARACTERS_MAX, TEXT_CHARACTERS_MAX
+from raftlog.machines.limits import KEY_CHARACTERS_MAX, NAME_CHARACTERS_MAX, TEXT_CHARACTERS_MAX
 from raftlog.predicates.predicate import OPERATORS
-from raftlog.stored_values import NAME_MAX
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.calls import CALLS, BodyCall
 from raftlog.wire.codec_texts import _LIMITS, text_limit
@@ -146,9 +145,9 @@ def test_every_text_of_the_proto_has_a_limit_and_is_decoded_or_applied() -> None
 
 def test_names_have_the_bound_of_names_and_a_range_of_keys_ends_behind_the_longest() -> None:
     limits = {(way.decoder, way.path[-1].name): limit_of(way) for way in WAYS}
-    assert limits["CreateTopic request", "incarnation"] == NAME_MAX
-    assert limits["DescribeTopic request", "name"] == NAME_MAX
-    assert limits["Append request", "producer"] == NAME_MAX
+    assert limits["CreateTopic request", "incarnation"] == NAME_CHARACTERS_MAX
+    assert limits["DescribeTopic request", "name"] == NAME_CHARACTERS_MAX
+    assert limits["Append request", "producer"] == NAME_CHARACTERS_MAX
     assert limits["ReadKeys request", "end"] == KEY_CHARACTERS_MAX + 1
 
 
