@@ -145,14 +145,15 @@ class PeerStreams:
         try:
             welcome = self._receiver.welcome()
             await context.write(encode_welcome(welcome))
-            assembly = PeerFrames()
+            assembly = PeerFrames(hello.node, welcome.node)
             async for message in frames:
                 self._receiver.is_peer(hello.node)  # it may have been removed since
                 self._watch_twins(hello)
                 messages = assembly.add(message)
                 if assembly.traced:
                     self._receiver.traced(assembly.traced)
-                self._receive(hello.node, welcome.node, messages)
+                if messages:
+                    self._receiver.receive(hello.node, messages)
         except (MalformedRequest, NodeRemoved) as error:
             log.warning("peer frame refused", cause=error.cause, peer=hello.node)
             await refuse(context, error)
@@ -225,13 +226,6 @@ class PeerStreams:
             raise IdentityRefused(
                 node=hello.node, store_uuid=hello.store_uuid, known_store_uuid=known
             )
-
-    def _receive(self, peer: NodeId, own: NodeId, messages: Sequence[PeerMessage]) -> None:
-        for message in messages:
-            if message.sender != peer or message.to != own:
-                raise MalformedRequest(call="Stream", what="a message of or to another node")
-        if messages:
-            self._receiver.receive(peer, messages)
 
 
 async def _first(frames: AsyncIterator[bytes]) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
@@ -29,7 +29,7 @@ from raftlog.core.messages import (
     VoteReply,
     VoteRequest,
 )
-from raftlog.core.types import Entry, EntryKind, LogIndex, Payload, Term
+from raftlog.core.types import Entry, EntryKind, LogIndex, NodeId, Payload, Term
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.codec_texts import has_texts, text_check
 from raftlog.wire.codec_values import CONVERSIONS, UNREADABLE, malformed
@@ -43,6 +43,20 @@ V = TypeVar("V", PeerHello, PeerWelcome)
 _CALL = "peer stream"
 _FRAME_BYTES_MAX = 512 * 1024 * 1024
 """Twice the largest entry, and append request, that a setting allows."""
+FRAME_MESSAGES_MAX = 16384
+"""No outbox puts more into a frame: it closes one that counts 1 MiB, and a message counts 64 bytes
+or more (`raftlog.transport.outbox`)."""
+_FRAME_ITEMS_MAX = 262_144
+"""Entries and rows in a frame's messages: four times what a setting allows in one, and one for each
+4 bytes that an outbox puts into a frame."""
+_PART_BYTES_MAX = 256 * 1024
+"""Of a message besides its bulk: 4,096 rows of a pull, with the longest numbers."""
+_ENTRIES_BYTES_MAX = 2 * 1024 * 1024
+"""The same with 65,536 entries, of which it has the terms, kinds and lengths."""
+_MANIFEST_BYTES_MAX = 65 * 1024 * 1024
+"""The same with the text of an image's manifest (`raftlog.image.manifest`)."""
+_HEADER_BYTES_MAX = 2 * _MANIFEST_BYTES_MAX
+"""Of all of a frame's messages besides their bulk."""
 _MESSAGE_BYTES_MIN = 4096
 """No node takes only shorter messages: pieces of a frame need room."""
 _DIGEST_BYTES_MAX = 64
@@ -80,56 +94,119 @@ def encode_peer_messages(
 
 def decode_peer_messages(data: bytes) -> list[PeerMessage]:
     """The messages in order; each entry's bytes are its own. Raises `MalformedRequest`."""
-    messages, _ = _decode_frame(data)
+    messages, _ = _decode_frame(data, None)
     return messages
 
 
-def _decode_frame(data: bytes) -> tuple[list[PeerMessage], list[TracedEntry]]:
+def _decode_frame(
+    data: bytes, way: tuple[NodeId, NodeId] | None
+) -> tuple[list[PeerMessage], list[TracedEntry]]:
+    """`way`: who sends all of the messages, and to which node."""
     try:
-        header, body = split(data)
-        frame = pb.PeerMessages.FromString(header)
+        header, body = split(data, _HEADER_BYTES_MAX)
         found: list[PeerMessage] = []
+        traced: list[TracedEntry] = []
         # Slicing `data` makes each entry's bytes at once; a view of it would cost an object more.
         position = len(data) - len(body)
-        for message in frame.messages:
-            name = message.WhichOneof("message")
+        items = 0
+        for name, part in _parts(header):
+            if name == "traced":
+                if len(traced) < TRACED_MAX:
+                    traced.append(_get_traced(pb.TracedEntry.FromString(part)))
+                continue
+            message: Any = _PARSERS[name](part)
+            if way is not None and (message.sender, message.to) != way:
+                raise Unreadable("a message of or to another node")
+            if name in _LISTS:
+                items += len(getattr(message, _LISTS[name]))
+                if items > _FRAME_ITEMS_MAX:
+                    raise Unreadable(f"more than {_FRAME_ITEMS_MAX} entries and rows")
             if name == "append_request":
-                request, position = _get_append(message.append_request, data, position)
+                request, position = _get_append(message, data, position)
                 found.append(request)
             elif name == "heartbeat":
-                found.append(_get_heartbeat(message.heartbeat))
+                found.append(_get_heartbeat(message))
             elif name == "heartbeat_reply":
-                _check_digest(message.heartbeat_reply.state_hash)
-                _check_digest(message.heartbeat_reply.history_digest)
-                found.append(_DECODERS[name](message.heartbeat_reply))
+                _check_digest(message.state_hash)
+                _check_digest(message.history_digest)
+                found.append(_DECODERS[name](message))
             elif name == "image_chunk":
-                _TEXT_CHECKS[name](message.image_chunk)
-                chunk, position = _get_chunk(message.image_chunk, data, position)
+                _TEXT_CHECKS[name](message)
+                chunk, position = _get_chunk(message, data, position)
                 found.append(chunk)
             elif name == "entry_reply":
-                reply, position = _get_entry(message.entry_reply, data, position)
+                reply, position = _get_entry(message, data, position)
                 found.append(reply)
             elif name == "pulled_entries":
-                pulled, position = _get_pulled(message.pulled_entries, data, position)
+                pulled, position = _get_pulled(message, data, position)
                 found.append(pulled)
-            elif name is None:
-                raise Unreadable("a message of an unknown kind")
             else:
-                other = getattr(message, name)
                 if name in _TEXT_CHECKS:
-                    _TEXT_CHECKS[name](other)
-                found.append(_DECODERS[name](other))
+                    _TEXT_CHECKS[name](message)
+                found.append(_DECODERS[name](message))
         if position != len(data):
             raise Unreadable(f"{len(data) - position} bytes follow the last entry")
-        return found, [_get_traced(each) for each in frame.traced[:TRACED_MAX]]
+        return found, traced
     except UNREADABLE as error:
         raise malformed(_CALL, error) from error
+
+
+def _parts(header: bytes) -> Iterator[tuple[str, bytes]]:
+    """The bytes of a frame's messages, and of what is traced, with the kind of each.
+
+    Protobuf would make objects of all of them at once, and of two bytes one of hundreds. So each is
+    looked at before the next one: a frame of a peer that lies costs what it has sent.
+    """
+    position, end, count = 0, len(header), 0
+    while position < end:
+        tag, start, stop = _field(header, position, end)
+        position = stop
+        count += 1
+        if count > FRAME_MESSAGES_MAX + TRACED_MAX:
+            raise Unreadable(f"a frame of more than {FRAME_MESSAGES_MAX} messages")
+        if tag == _MESSAGES_TAG:
+            if start == stop:
+                raise Unreadable("a message of an unknown kind")
+            tag, start, stop = _field(header, start, stop)
+            if stop != position or tag not in _KINDS_BY_TAG:
+                raise Unreadable("a message of an unknown kind")
+            name, most = _KINDS_BY_TAG[tag]
+        elif tag == _TRACED_TAG:
+            name, most = "traced", _PART_BYTES_MAX
+        else:
+            raise Unreadable("a frame with an unknown field")
+        if stop - start > most:
+            raise Unreadable(f"a {name} of {stop - start} bytes; {most} are allowed")
+        yield name, header[start:stop]
+
+
+def _field(data: bytes, position: int, end: int) -> tuple[int, int, int]:
+    """The tag of the field that begins there, and where its bytes start and stop."""
+    try:
+        tag, position = data[position], position + 1
+        if tag > 0x7F:
+            tag, position = tag & 0x7F | data[position] << 7, position + 1
+        length, position = data[position], position + 1
+        if length > 0x7F:
+            length &= 0x7F
+            for shift in (7, 14, 21, 28):
+                byte, position = data[position], position + 1
+                length |= (byte & 0x7F) << shift
+                if byte <= 0x7F:
+                    break
+    except IndexError:
+        raise Unreadable("the header ends within a message") from None
+    if position + length > end:
+        raise Unreadable("a message ends beyond what it is in")
+    return tag, position, position + length
 
 
 class PeerFrames:
     """What comes on one peer stream: frames, long ones in pieces."""
 
-    def __init__(self) -> None:
+    def __init__(self, sender: NodeId, to: NodeId) -> None:
+        """All messages are from `sender` and to this node, `to`."""
+        self._way = sender, to
         self._assembly = Assembly(_FRAME_BYTES_MAX)
         self.traced: list[TracedEntry] = []
         """What is traced of the messages that came last, or come next."""
@@ -143,7 +220,7 @@ class PeerFrames:
         messages: list[PeerMessage] = []
         self.traced = []
         if frame is not None:
-            messages, self.traced = _decode_frame(frame)
+            messages, self.traced = _decode_frame(frame, self._way)
         return messages
 
 
@@ -424,5 +501,28 @@ _DECODERS = {name: conversion.decode for name, conversion in _NAMES.values()}
 _PARTS: dict[str, Any] = {
     field.name: field.message_type for field in pb.PeerMessage.DESCRIPTOR.fields
 }
+_PARSERS: dict[str, Callable[[bytes], Any]] = {
+    name: getattr(pb, kind.name).FromString for name, kind in _PARTS.items()
+}
+_LISTS = {
+    "append_request": "entry_terms",
+    "pulled_entries": "entry_terms",
+    "pull_request": "rows",
+}
+"""The lists in messages, of which one is as long as the others of the same message."""
+_LONG = {
+    "append_request": _ENTRIES_BYTES_MAX,
+    "pulled_entries": _ENTRIES_BYTES_MAX,
+    "image_manifest": _MANIFEST_BYTES_MAX,
+}
+_LENGTH_DELIMITED = 2
+"""Protobuf's wire type of messages, the lowest three bits of a field's tag."""
+_KINDS_BY_TAG = {
+    field.number << 3 | _LENGTH_DELIMITED: (field.name, _LONG.get(field.name, _PART_BYTES_MAX))
+    for field in pb.PeerMessage.DESCRIPTOR.fields
+}
+_MESSAGES_TAG, _TRACED_TAG = (
+    field.number << 3 | _LENGTH_DELIMITED for field in pb.PeerMessages.DESCRIPTOR.fields
+)
 _TEXT_CHECKS = {name: text_check(kind) for name, kind in _PARTS.items() if has_texts(kind)}
 """Of the messages that have texts. Most have none, and a frame has thousands of these."""

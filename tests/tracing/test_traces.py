@@ -91,7 +91,7 @@ def test_what_is_traced_comes_with_its_frame_and_a_node_that_does_not_know_it_re
     None
 ):
     frame = encode_peer_messages([REQUEST], [of_entry(5), of_entry(6)])
-    frames = PeerFrames()
+    frames = PeerFrames(REQUEST.sender, REQUEST.to)
     (piece,) = pieces(frame, len(frame))
     assert frames.add(piece) == [REQUEST]
     assert frames.traced == [of_entry(5), of_entry(6)]
@@ -104,7 +104,7 @@ def test_what_is_traced_comes_with_its_frame_and_a_node_that_does_not_know_it_re
 def test_a_peer_that_tells_of_too_much_is_cut_off() -> None:
     flood = [TracedEntry(GroupId(1), LogIndex(1), Term(1), "x" * 10_000)] * (TRACED_MAX + 1)
     frame = encode_peer_messages([], flood)
-    frames = PeerFrames()
+    frames = PeerFrames(REQUEST.sender, REQUEST.to)
     for piece in pieces(frame, len(frame)):
         frames.add(piece)
     assert len(frames.traced) == TRACED_MAX

@@ -5,6 +5,8 @@ from __future__ import annotations
 from raftlog.core.messages import AppendRequest, Heartbeat, PeerMessage
 from raftlog.core.types import Entry, EntryKind, GroupId, LogIndex, NodeId, Payload, Term
 from raftlog.transport.outbox import CONTROL_BYTES_MAX, FRAME_BYTES_MAX, MESSAGE_BYTES, Outbox
+from raftlog.wire.codec import decode_peer_messages, encode_peer_messages
+from raftlog.wire.codec_peers import FRAME_MESSAGES_MAX
 
 MIB = 1024 * 1024
 
@@ -90,3 +92,12 @@ def test_full_bulk_drops_bulk_and_never_a_heartbeat() -> None:
     assert not outbox
     assert outbox.bulk_bytes == 0
     assert outbox.put(request(7, 0, body_bytes=8 * MIB)), "the largest entry always fits"
+
+
+def test_a_frame_of_the_smallest_messages_is_one_that_a_peer_takes() -> None:
+    outbox = Outbox(bulk_bytes_max=MIB)
+    for group in range(CONTROL_BYTES_MAX // MESSAGE_BYTES):
+        assert outbox.put(heartbeat(group))
+    frame = outbox.take_frame()
+    assert len(frame) == FRAME_MESSAGES_MAX
+    assert decode_peer_messages(encode_peer_messages(frame)) == frame

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 
 from raftlog.core.messages import AppendRequest, Heartbeat, VoteReply
+from raftlog.core.types import NodeId
 from raftlog.errors import NotLeader
 from raftlog.machines.commands import Append, CommitEpoch, CreateTopic, SnapshotPoint, Stage, Trim
 from raftlog.wire.batch import BatchHeader, ColumnChunk
@@ -46,7 +47,7 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "command": decode_command,
     "batch header": decode_batch_header,
     "peer messages": decode_peer_messages,
-    "peer stream": lambda data: PeerFrames().add(data),
+    "peer stream": lambda data: PeerFrames(NodeId(2), NodeId(1)).add(data),
     "hello": decode_hello,
     "welcome": decode_welcome,
     "error": decode_error,
@@ -61,7 +62,7 @@ for _call in CALLS.values():
 
 def decode_traced(data: bytes) -> list[TracedEntry]:
     """What a peer's frame says of its traced entries."""
-    frames = PeerFrames()
+    frames = PeerFrames(NodeId(2), NodeId(1))
     frames.add(data)
     return frames.traced
 

@@ -6,13 +6,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from raftlog.core.types import NodeId
 from raftlog.errors import MalformedRequest
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.codec import (
+    PeerFrames,
     decode_batch_header,
     decode_command,
     decode_peer_messages,
 )
+from raftlog.wire.codec_peers import FRAME_MESSAGES_MAX
 from raftlog.wire.framing import join
 from tests.wire.decoders import DECODERS, samples
 
@@ -89,6 +92,71 @@ def test_a_message_of_an_unknown_kind_is_malformed():
         decode_peer_messages(frame)
     with pytest.raises(MalformedRequest, match="unknown kind"):
         decode_command(b"\x01")
+
+
+def _flood(message: pb.PeerMessage, count: int) -> bytes:
+    return join(pb.PeerMessages(messages=[message]).SerializeToString() * count)
+
+
+def test_a_frame_with_more_than_an_outbox_puts_into_one_is_malformed_before_it_is_decoded():
+    """Empty messages of four bytes took hundreds each, and blocked the loop for seconds."""
+    message = pb.PeerMessage(heartbeat=pb.Heartbeat())
+    assert len(decode_peer_messages(_flood(message, FRAME_MESSAGES_MAX))) == FRAME_MESSAGES_MAX
+    more = pb.PeerMessages(messages=[message]).SerializeToString() * (2 * FRAME_MESSAGES_MAX)
+    with pytest.raises(MalformedRequest, match=f"more than {FRAME_MESSAGES_MAX} messages"):
+        decode_peer_messages(join(more + b"what no parser reads"))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pb.PeerMessage(pull_request=pb.PullRequest(rows=[pb.PullRow()] * 100_000)),
+        pb.PeerMessage(
+            append_request=pb.AppendRequest(
+                entry_terms=[1] * 65_536,
+                entry_kinds=[2] * 65_536,
+                command_lengths=[0] * 65_536,
+                body_lengths=[0] * 65_536,
+            )
+        ),
+    ],
+    ids=["rows", "entries"],
+)
+def test_the_entries_and_rows_of_a_frame_are_bounded_together(message: pb.PeerMessage):
+    assert decode_peer_messages(_flood(message, 2))
+    with pytest.raises(MalformedRequest, match="more than 262144 entries and rows"):
+        decode_peer_messages(_flood(message, 5))
+
+
+@pytest.mark.parametrize(
+    ("message", "most"),
+    [
+        (pb.PeerMessage(pull_request=pb.PullRequest(rows=[pb.PullRow()] * 140_000)), 256 * 1024),
+        (pb.PeerMessage(image_manifest=pb.ImageManifest(text=bytes(66 * 2**20))), 65 * 2**20),
+        (pb.PeerMessage(append_request=pb.AppendRequest(entry_terms=[1] * 2**21)), 2 * 2**20),
+    ],
+    ids=["rows", "manifest", "terms"],
+)
+def test_a_message_is_not_parsed_beyond_its_bound(message: pb.PeerMessage, most: int):
+    with pytest.raises(MalformedRequest, match=f"bytes; {most} are allowed"):
+        decode_peer_messages(_flood(message, 1))
+
+
+def test_a_message_from_or_to_another_node_ends_the_frame():
+    good = pb.Heartbeat(sender=2, to=1)
+    for wrong in (pb.Heartbeat(sender=3, to=1), pb.Heartbeat(sender=2, to=2)):
+        messages = [pb.PeerMessage(heartbeat=each) for each in (good, wrong)]
+        frame = join(pb.PeerMessages(messages=messages).SerializeToString())
+        assert len(decode_peer_messages(frame)) == 2
+        with pytest.raises(MalformedRequest, match="of or to another node"):
+            PeerFrames(NodeId(2), NodeId(1)).add(frame)
+
+
+@pytest.mark.parametrize("header", [b"\x0a", b"\x0a\x05", b"\x0a\xff\xff\xff\xff\xff", b"\x1a\x00",
+                                    b"\x0a\x04\x2a\x00\x2a\x00", b"\x0a\x02\x2a\x01x"])  # fmt: skip
+def test_a_header_that_no_encoder_writes_is_malformed(header: bytes):
+    with pytest.raises(MalformedRequest):
+        decode_peer_messages(join(header))
 
 
 def test_a_bound_of_an_unknown_kind_is_malformed():
