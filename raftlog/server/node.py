@@ -328,9 +328,6 @@ class Node:
         if self.multiraft.replicas.decide(self._rejected_by):
             self._fail(error)
 
-    def peer_opened(self, hello: PeerHello) -> None:
-        log.info("peer connected", peer=hello.node, boot_id=hello.boot_id)
-
     def peer_closed(self, peer: NodeId) -> None:
         """The peer's process died or its connection was reset: its groups may elect at once."""
         # After what it sent before, which may still wait to be taken.

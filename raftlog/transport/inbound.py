@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, Protocol, TypeAlias
 
+import cachetools
 import grpc
 import grpc.aio
 import structlog
@@ -56,6 +57,11 @@ _TEXT_BYTES_MAX = 400
 three times as long. It shares one bound of grpc's with the encoded error, which carries the
 full text."""
 
+_SAID_AGAIN_S = 60.0
+_SAID_MAX = 1000
+"""A host is named in the log for one reason this often, and so many hosts and reasons at a time:
+whatever greets in a loop must not fill a disk. No settings, as for rejected callers."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -84,10 +90,6 @@ class PeerReceiver(Protocol):
 
     def traced(self, entries: Sequence[TracedEntry]) -> None:
         """The messages that come next carry these entries, which are traced."""
-        ...
-
-    def peer_opened(self, hello: PeerHello) -> None:
-        """The peer opened a stream and its greeting was accepted."""
         ...
 
     def peer_closed(self, peer: NodeId) -> None:
@@ -119,8 +121,9 @@ class PeerStreams:
         """Streams per peer. A peer that reconnects has two until the lost one is noticed."""
         self._newest: dict[NodeId, _Process] = {}
         """The process of each peer that came last."""
-        self._refusal = ""
-        """Why the last one was refused."""
+        self._said: cachetools.TTLCache[tuple[str, str], bool] = cachetools.TTLCache(
+            _SAID_MAX, _SAID_AGAIN_S
+        )
 
     def handlers(self) -> grpc.GenericRpcHandler:
         """The handler to register with a node's grpc server."""
@@ -139,7 +142,8 @@ class PeerStreams:
         except RaftlogError as error:
             self._log_refused(error, context.peer())
             await refuse(context, error)
-        self._receiver.peer_opened(hello)
+        if self._is_new(context.peer(), f"node {hello.node}"):
+            log.info("peer connected", peer=hello.node, boot_id=hello.boot_id)
         self._came(hello)
         self._open[hello.node] += 1
         try:
@@ -155,7 +159,8 @@ class PeerStreams:
                 if messages:
                     self._receiver.receive(hello.node, messages)
         except (MalformedRequest, NodeRemoved) as error:
-            log.warning("peer frame refused", cause=error.cause, peer=hello.node)
+            if self._is_new(context.peer(), f"node {hello.node} {type(error).__name__}"):
+                log.warning("peer frame refused", cause=_brief(error.cause), peer=hello.node)
             await refuse(context, error)
         finally:
             self._open[hello.node] -= 1
@@ -163,12 +168,18 @@ class PeerStreams:
                 self._receiver.peer_closed(hello.node)
 
     def _log_refused(self, error: RaftlogError, peer: str) -> None:
-        """Log the cause and its remedy once, not at each retry of the same peer."""
-        if error.cause != self._refusal:
-            self._refusal = error.cause
+        if self._is_new(peer, type(error).__name__):
             log.warning(
                 "peer refused", cause=_brief(error.cause), remedy=_brief(error.remedy), peer=peer
             )
+
+    def _is_new(self, peer: str, reason: str) -> bool:
+        """Was the peer's host not named in the log for this reason lately? It is now."""
+        said = (peer.rpartition(":")[0], reason)
+        if said in self._said:
+            return False
+        self._said[said] = True
+        return True
 
     def _came(self, hello: PeerHello) -> None:
         known = self._newest.get(hello.node)

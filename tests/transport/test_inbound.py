@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -64,9 +64,6 @@ class Receiver:
     def receive(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         self.received += messages
         self.changed.set()
-
-    def peer_opened(self, hello: PeerHello) -> None:
-        pass
 
     def peer_closed(self, peer: NodeId) -> None:
         self.closed.append(peer)
@@ -233,3 +230,30 @@ def test_a_peer_that_is_removed_meanwhile_is_told_at_its_next_word() -> None:
         assert receiver.received == []
 
     asyncio.run(run())
+
+
+def test_a_host_that_greets_in_a_loop_is_named_once_for_each_reason() -> None:
+    """Each greeting differs, so that its refusal does too."""
+
+    async def greet(channel: grpc.aio.Channel, greeting: PeerHello, *frames: bytes) -> None:
+        stream = channel.stream_stream(f"/{PEER_SERVICE}/Stream")()
+        for frame in (encode_hello(greeting), *frames):
+            await stream.write(frame)
+        await stream.done_writing()
+        with suppress(grpc.aio.AioRpcError):
+            while await stream.read() is not grpc.aio.EOF:
+                pass
+
+    async def run() -> list[Any]:
+        async with asyncio.timeout(PATIENCE_S), listening(Receiver()) as channel:
+            with capture_logs() as logged:
+                for number in range(5):
+                    at = replace(hello(f"b{number}"), address=f"h{number}:1")
+                    await greet(channel, replace(at, cluster_id="other"))
+                    await greet(channel, replace(at, store_uuid=f"s{number + 3}"))
+                    await greet(channel, at, bytes([number]))
+        return [line["event"] for line in logged]
+
+    assert asyncio.run(run()) == [
+        "peer refused", "peer refused", "peer connected", "peer frame refused",
+    ]  # fmt: skip
