@@ -56,19 +56,17 @@ class KnownNodes(Mapping[NodeId, str]):
     def follow(self, controller: ControllerMachine, applied_index: LogIndex) -> bool:
         """The controller's machine has applied that entry; are there other nodes or addresses?
 
-        A node whose address is none is left out, whatever brought it here: everything that dials
+        A node whose address in the log or in the state is none is left out: everything that dials
         or reports an address takes it from here.
         """
         found: dict[NodeId, str] = {}
         if applied_index < self._logged_until:
             found.update({node: known.address for node, known in self._logged.items()})
         found.update({node: known.address for node, known in controller.nodes.items()})
+        found = {node: address for node, address in found.items() if is_address(address)}
         found.update(self._configured)
-        found = {
-            node: address
-            for node, address in found.items()
-            if node not in controller.nodes.retired and is_address(address)
-        }
+        for node in found.keys() & controller.nodes.retired:
+            del found[node]
         logged = self._logged if applied_index < self._logged_until else controller.nodes
         known = controller.nodes
         observers = frozenset(
