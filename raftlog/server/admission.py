@@ -229,7 +229,9 @@ class Admission(grpc.aio.ServerInterceptor):
                 handler_call_details.invocation_metadata or ()
             )
         except RaftlogError as error:
-            return self._rejecting(error, call)
+            # Its frames would keep the call's metadata until the garbage is collected.
+            error.__context__ = None
+            return self._rejecting(error.with_traceback(None), call)
         if known is None:
             return self._late(handler, call)
         _shown.set(known)

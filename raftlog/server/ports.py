@@ -40,6 +40,11 @@ CALLS_OF_CONNECTION_MAX = 256
 """Open calls of one connection. grpc's clients wait with further ones. No setting: a client
 has a connection for each process and node, and reads 32 topics at once."""
 
+_QUEUED_MAX = 1_024
+"""Calls that wait in grpc until the node's loop takes them, with their headers: these can cost 1 MB
+each, which a stranger sends as 16 KiB of references (RFC 7541, section 6.1). grpc bounds their
+sizes only by frame. Clients call again. No setting: half a second's calls."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -191,6 +196,8 @@ def _server_options(settings: Settings) -> list[tuple[str, int]]:
         ("grpc.max_send_message_length", -1),
         ("grpc.max_allowed_incoming_connections", settings.server.connections_max),
         ("grpc.max_concurrent_streams", CALLS_OF_CONNECTION_MAX),
+        ("grpc.server.max_pending_requests", _QUEUED_MAX // 2),  # from here on some are rejected
+        ("grpc.server.max_pending_requests_hard_limit", _QUEUED_MAX),
         # Two nodes on one port would each answer half of the calls.
         ("grpc.so_reuseport", 0),
         # Who connects and says nothing, or half of it, holds a socket no longer than this. No

@@ -30,7 +30,7 @@ from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.config_tls import PemFiles
 from raftlog.errors import PeerUnproven, RaftlogError, Unauthenticated
-from raftlog.server.ports import HEALTH_CALLS_OF_HOST_MAX
+from raftlog.server.ports import CALLS_OF_CONNECTION_MAX, HEALTH_CALLS_OF_HOST_MAX
 from raftlog.tls import Certificates, open_channel
 from raftlog.transport.link import STREAM_METHOD
 from raftlog.wire.calls import CALLS, SERVICE, StreamedCall
@@ -47,7 +47,18 @@ from tests.cluster.closed import (
     watched,
 )
 from tests.cluster.doors import Door, Heard
-from tests.fuzz.http2 import DATA, END_STREAM, HEADERS, beginning, opening, request
+from tests.fuzz.http2 import (
+    DATA,
+    END_STREAM,
+    HEADERS,
+    RESET,
+    beginning,
+    opening,
+    references,
+    request,
+)
+from tests.fuzz.node_watch import NodeWatch
+from tests.fuzz.samples import DDL
 
 ISSUER, AUDIENCE = "https://login.example.com/", "raftlog"
 LIVES_S = 15
@@ -188,6 +199,8 @@ def test_a_token_is_judged_before_the_body_is_received(cluster: ProcessCluster) 
 
 CHECK = b"/grpc.health.v1.Health/Check"
 ASKED = health_pb2.HealthCheckRequest()
+HEADER_BYTES = 400
+"""What a node takes for each header of a call that waits in grpc or is being judged."""
 ANOTHER_HOST = "127.0.0.2"
 
 
@@ -244,6 +257,33 @@ def test_health_calls_whose_answers_cannot_leave_are_bounded(cluster: ProcessClu
             assert heard.count(DATA) == 0
             assert not is_answered(check)
         wait_for(lambda: is_answered(check), "room when the connection is closed", PATIENCE_S)
+
+
+def test_headers_that_are_named_by_a_byte_cost_no_more_than_their_calls(
+    cluster: ProcessCluster, folder: Path, tmp_path: Path
+) -> None:
+    """Each call has 2,000 headers of 3.9 KB by its metadata: 7.8 MB for 2.2 KB that are sent."""
+    calls, each = 4_000, 2_000
+    bomb = references(f"/{SERVICE}/DescribeCluster".encode(), calls, each)
+    with client(cluster, (folder / "operator").read_text(), tmp_path / "token") as operator:
+        watch = NodeWatch(cluster, operator, operator.create_topic("bombed", DDL))
+        watch.begin()
+        with strangers_door(cluster, 1).enter() as stranger:
+            stranger.settimeout(PATIENCE_S)
+            stranger.sendall(bomb)
+            heard = Heard(stranger)
+            wait_for(lambda: ended_streams(heard) >= calls, "the calls' ends", PATIENCE_S)
+            watch.end(CALLS_OF_CONNECTION_MAX * each * HEADER_BYTES)
+
+
+def ended_streams(heard: Heard) -> int:
+    return len(
+        {
+            each.stream
+            for each in heard.frames()
+            if each.kind == RESET or (each.kind == HEADERS and each.flags & END_STREAM)
+        }
+    )
 
 
 def test_what_ends_the_clients_server_leaves_the_streams_between_nodes_alone(

@@ -11,10 +11,12 @@ from raftlog.wire.calls import SERVICE
 from tests.fuzz.mutations import broken
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, _RESET, _SETTINGS, _PING, _WINDOW, _CONTINUATION = 0, 1, 3, 4, 6, 8, 9
+DATA, HEADERS, RESET, _SETTINGS, _PING, _WINDOW, _CONTINUATION = 0, 1, 3, 4, 6, 8, 9
 END_STREAM, _ACK, _END_HEADERS = 1, 1, 4
 _INITIAL_WINDOW_SIZE = 4
 """The setting (RFC 9113, section 6.5.2)."""
+_FIRST_OF_TABLE = 62
+"""The index of the newest entry of the dynamic table (RFC 7541, appendix A)."""
 
 
 def http2_frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
@@ -49,6 +51,19 @@ def request(method: str, message: bytes, *, path: bytes | None = None) -> bytes:
         opening()
         + beginning(1, f"/{SERVICE}/{method}".encode() if path is None else path)
         + http2_frame(DATA, END_STREAM, 1, data)
+    )
+
+
+def references(path: bytes, calls: int, each: int, *, entry: int = 3_900) -> bytes:
+    """A connection whose first call puts a header of so many bytes into the table (RFC 7541,
+    section 6.2.1); each further one names it so many times, by one byte (section 6.1)."""
+    low, high = (entry - 127) % 128 | 128, (entry - 127) // 128
+    kept = b"\x40\x03x-a\x7f" + bytes([low, high]) + b"a" * entry
+    again = bytes([0x80 | _FIRST_OF_TABLE]) * each
+    return (
+        opening()
+        + beginning(1, path, kept)
+        + b"".join(beginning(2 * number + 3, path, again) for number in range(calls))
     )
 
 
@@ -143,7 +158,7 @@ def _flood(good: bytes, chance: random.Random) -> bytes:
     headers = good[len(opening()) :]
     rapid_reset = b"".join(
         http2_frame(HEADERS, _END_HEADERS, stream, headers[9:60])
-        + http2_frame(_RESET, 0, stream, struct.pack(">I", 8))
+        + http2_frame(RESET, 0, stream, struct.pack(">I", 8))
         for stream in range(1, 2 * count, 2)
     )
     return opening() + chance.choice(
@@ -156,6 +171,12 @@ def _flood(good: bytes, chance: random.Random) -> bytes:
             rapid_reset,
         )
     )
+
+
+def _references(good: bytes, chance: random.Random) -> bytes:
+    path = chance.choice((f"/{SERVICE}/DescribeCluster".encode(), b"/x"))
+    entry = chance.choice((127, 3_900, 4_200))
+    return references(path, chance.randint(1, 50), chance.randint(1, 2_000), entry=entry)
 
 
 def _length_lie(good: bytes, chance: random.Random) -> bytes:
@@ -176,5 +197,6 @@ _KINDS: tuple[Callable[[bytes, random.Random], bytes], ...] = (
     _odd_frames,
     _odd_frames,
     _flood,
+    _references,
     _length_lie,
 )

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
+import grpc
 import pytest
 
 from raftlog.auth.principals import Caller, node_caller
 from raftlog.config_auth import AuthSettings
 from raftlog.core.types import NodeId
 from raftlog.errors import MemberUnknown, NodeRemoved, Unauthenticated
-from raftlog.server.admission import Authenticator, NodeAuthenticator
+from raftlog.metrics.counts import Counts
+from raftlog.server.admission import Admission, Authenticator, NodeAuthenticator
 from raftlog.tls import peer_name
 
 CLUSTER = "c" * 32
 REMOVED, MEMBER, STRANGER = NodeId(1), NodeId(2), NodeId(3)
+
+
+class Details:
+    """What grpc says of a call at first."""
+
+    method = "/raftlog.v1.Log/DescribeCluster"
+
+    def __init__(self, *metadata: tuple[str, str]) -> None:
+        self.invocation_metadata = metadata
 
 
 class Shown:
@@ -76,3 +89,27 @@ def test_at_the_port_of_nodes_a_member_is_known_by_its_certificate_and_nobody_el
     ):
         with pytest.raises(rejection):
             of_node(shown)
+
+
+@pytest.mark.parametrize("metadata", [(), (("authorization", "Bearer x"),)])
+def test_a_rejected_call_does_not_keep_its_metadata(metadata: tuple[tuple[str, str], ...]) -> None:
+    """They can be megabytes, and the garbage collector sees two objects."""
+
+    async def rejected() -> weakref.ref[Details]:
+        details = Details(*metadata)
+        handler = await admission.intercept_service(continuation, details)
+        assert handler.stream_stream is not None, "it rejects the call"
+        kept.append(handler)
+        return weakref.ref(details)
+
+    async def continuation(_: object) -> object:
+        return grpc.unary_unary_rpc_method_handler(lambda _, __: b"")
+
+    asked = Authenticator(AuthSettings(), has_certificates=False)
+    admission = Admission(asked, Counts(), None)
+    kept: list[object] = []
+    gc.disable()
+    try:
+        assert asyncio.run(rejected())() is None
+    finally:
+        gc.enable()
