@@ -38,7 +38,7 @@ class MetricsSettings(Section):
         le=10_000,
     )
     requests_max: int = setting(
-        4, "Scrapes that are answered at a time; further connections are closed.", ge=1, le=64
+        4, "Scrapes that are answered at a time; further ones get the status 503.", ge=1, le=64
     )
 
 

@@ -1,19 +1,24 @@
 """The port where Prometheus scrapes a node: plain HTTP or HTTPS, behind a bearer token if wished.
 
 The server is the standard library's and what it answers prometheus-client's; here are only the
-bounds. A node must not die of who scrapes it: connections that say nothing end, and those beyond
-`metrics.requests_max` are closed at once.
+bounds, so that strangers can neither harm a node nor blind it: a request has one deadline, from
+TLS to the end of its header, and only a request whose token was right takes one of the
+`metrics.requests_max` places.
 """
 
 from __future__ import annotations
 
 import hmac
+import io
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from socketserver import TCPServer, ThreadingMixIn
 from typing import Any
+from wsgiref.handlers import SimpleHandler
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
@@ -26,8 +31,19 @@ from raftlog.errors import AddressInUse, InvalidOption
 
 PATH = "/metrics"
 
-_SILENT_S = 5.0
-"""A connection that says nothing for so long is closed. No setting: a scraper speaks at once."""
+_REQUEST_S = 5.0
+"""A connection whose request is not there as a whole by then is closed, and one that does not take
+its answer in that time. No setting: a scraper speaks at once."""
+
+_HEADER_BYTES_MAX = 16_384
+"""Of a request line and its header; no setting: a scraper's have some hundred."""
+
+_WAITING_MAX = 64
+"""Connections whose request is not there yet. One more closes the oldest: a scraper's request is
+there within milliseconds. No setting: it bounds threads."""
+
+_CONNECTION = "raftlog.connection"
+"""The connection of a request, in its environment (PEP 3333)."""
 
 App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -52,12 +68,11 @@ class MetricsPort:
         )
         files = [settings.cert_file, settings.key_file]
         tls = Latest(files, lambda: _tls(settings), on_problem) if settings.cert_file else None
-        app = _only_metrics(make_wsgi_app(registry), token)
         try:
             self._server = _Server(listen, settings.requests_max, tls)
         except OSError as error:
             raise AddressInUse(address=listen.address, option="metrics.listen") from error
-        self._server.set_app(app)
+        self._server.set_app(_only_metrics(make_wsgi_app(registry), token, self._server.begin))
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="metrics", daemon=True
         )
@@ -81,7 +96,11 @@ class _Server(ThreadingMixIn, WSGIServer):
         self, listen: Listen, requests_max: int, tls: Latest[ssl.SSLContext] | None
     ) -> None:
         self._tls = tls
-        self._free = threading.BoundedSemaphore(requests_max)
+        self._requests_max = requests_max
+        self._lock = threading.Lock()
+        self._waiting: dict[socket.socket, float] = {}
+        """Connections whose request is not there yet, the oldest first, and their deadlines."""
+        self._answered: set[socket.socket] = set()
         self.address_family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
         super().__init__((listen.host, listen.port), _Handler)
 
@@ -92,30 +111,98 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
         self.setup_environ()
 
+    def get_request(self) -> tuple[Any, Any]:
+        """TLS shakes hands in the connection's thread, where it can keep nobody else waiting."""
+        connection, address = super().get_request()
+        if self._tls is not None:
+            connection = self._tls.now().wrap_socket(
+                connection, server_side=True, do_handshake_on_connect=False
+            )
+        return connection, address
+
     def process_request(self, request: Any, client_address: Any) -> None:
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+        with self._lock:
+            if len(self._waiting) >= _WAITING_MAX:
+                oldest = next(iter(self._waiting))
+                del self._waiting[oldest]
+                with suppress(OSError):  # the other side has closed it
+                    socket.socket.shutdown(oldest, socket.SHUT_RDWR)  # leaves its TLS to its thread
+            self._waiting[request] = time.monotonic() + _REQUEST_S
+        super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """TLS shakes hands here, where it can keep nobody else waiting."""
         try:
-            request.settimeout(_SILENT_S)
-            if self._tls is not None:
-                request = self._tls.now().wrap_socket(request, server_side=True)
+            if isinstance(request, ssl.SSLSocket):
+                request.settimeout(_REQUEST_S)  # of all that it reads and writes
+                request.do_handshake()
             super().process_request_thread(request, client_address)
         except OSError:  # it said nothing, or no TLS
             self.shutdown_request(request)
         finally:
-            self._free.release()
+            with self._lock:
+                self._waiting.pop(request, None)
+                self._answered.discard(request)
+
+    def deadline(self, connection: socket.socket) -> float:
+        """When its request must be there, by the monotonic clock."""
+        return self._waiting.get(connection, 0.0)
+
+    def begin(self, connection: socket.socket) -> bool:
+        """Its request is there, and may be answered if there is a place."""
+        with self._lock:
+            self._waiting.pop(connection, None)
+            if len(self._answered) >= self._requests_max:
+                return False
+            self._answered.add(connection)
+        connection.settimeout(_REQUEST_S)
+        return True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A scraper that left, or spoke nonsense, is no news."""
 
 
+class _Header(io.RawIOBase):
+    """What a connection says first: not after its deadline, and not more than the bound."""
+
+    def __init__(self, connection: socket.socket, ends_s: float) -> None:
+        self._connection = connection
+        self._ends_s = ends_s
+        self._left = _HEADER_BYTES_MAX
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        remaining_s = self._ends_s - time.monotonic()
+        if remaining_s <= 0 or self._left == 0:
+            raise TimeoutError
+        self._connection.settimeout(remaining_s)
+        count = self._connection.recv_into(memoryview(buffer)[: self._left])
+        self._left -= count
+        return count
+
+
 class _Handler(WSGIRequestHandler):
-    timeout = _SILENT_S
+    server: _Server
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile = io.BufferedReader(_Header(self.request, self.server.deadline(self.request)))
+
+    def handle(self) -> None:
+        """As `WSGIRequestHandler` does, but the answer names no versions to strangers."""
+        self.raw_requestline = self.rfile.readline(_HEADER_BYTES_MAX)
+        if self.parse_request():
+            environ = self.get_environ() | {_CONNECTION: self.request}
+            header: Any = self.rfile
+            app = self.server.get_app()
+            assert app is not None, "it is set before the first request"
+            SimpleHandler(header, self.wfile, self.get_stderr(), environ).run(app)
+
+    def send_header(self, keyword: str, value: str) -> None:
+        """Of requests that are no HTTP."""
+        if keyword != "Server":
+            super().send_header(keyword, value)
 
     def log_message(self, *_: Any) -> None:
         """Nothing: a scrape is no news."""
@@ -136,8 +223,10 @@ def _tls(settings: MetricsSettings) -> ssl.SSLContext:
     return context
 
 
-def _only_metrics(app: App, latest: Latest[SecretStr | None]) -> App:
-    """The metrics, to who presents the token; nothing else is here."""
+def _only_metrics(
+    app: App, latest: Latest[SecretStr | None], begin: Callable[[socket.socket], bool]
+) -> App:
+    """The metrics, to who presents the token; nothing else is here. `begin`: see `_Server`."""
 
     def answer(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         token = latest.now()
@@ -149,6 +238,9 @@ def _only_metrics(app: App, latest: Latest[SecretStr | None]) -> App:
             return [b""]
         if environ.get("PATH_INFO") != PATH or environ.get("REQUEST_METHOD") != "GET":
             start("404 Not Found", [("Content-Length", "0")])
+            return [b""]
+        if not begin(environ[_CONNECTION]):
+            start("503 Service Unavailable", [("Content-Length", "0")])
             return [b""]
         return app(environ, start)
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import http.client
 import socket
 import ssl
+import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
 from raftlog import changing_files
-from raftlog.chaos.cluster import PATIENCE_S, free_ports
+from raftlog.chaos.cluster import PATIENCE_S, free_ports, wait_for
 from raftlog.config_metrics import Listen, MetricsSettings
 from raftlog.errors import AddressInUse, InvalidOption
 from raftlog.metrics import port as metrics_port
@@ -32,9 +35,13 @@ def registry() -> CollectorRegistry:
 
 
 @contextmanager
-def answering(settings: MetricsSettings, host: str = "127.0.0.1") -> Iterator[Listen]:
+def answering(
+    settings: MetricsSettings,
+    host: str = "127.0.0.1",
+    registered: CollectorRegistry | None = None,
+) -> Iterator[Listen]:
     listen = Listen(host, free_ports(1))
-    port = MetricsPort(settings, listen, registry(), problems.append)
+    port = MetricsPort(settings, listen, registered or registry(), problems.append)
     port.start()
     try:
         yield listen
@@ -137,21 +144,98 @@ def test_certificate_and_token_are_replaced_while_it_answers(
     assert [problem.split("'")[1] for problem in problems] == ["metrics.cert_file", "metrics.token"]
 
 
-def test_connections_that_say_nothing_end_and_those_beyond_the_bound_are_closed(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_connections_without_a_whole_request_end_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encrypted: bool
 ) -> None:
-    monkeypatch.setattr(metrics_port, "_SILENT_S", 0.5)
-    with answering(MetricsSettings(requests_max=2)) as listen:
-        silent = [socket.create_connection(listen, timeout=PATIENCE_S) for _ in range(2)]
-        with closing(socket.create_connection(listen, timeout=PATIENCE_S)) as beyond:
-            assert beyond.recv(1) == b"", "closed at once"
-        for each in silent:
-            with closing(each):
-                assert each.recv(1) == b"", "closed after a while"
+    """Each byte that comes meanwhile gives them no further time; scrapes are answered."""
+    monkeypatch.setattr(metrics_port, "_REQUEST_S", 1.0)
+    settings, trusting = MetricsSettings(requests_max=1), None
+    if encrypted:
+        ca, cert, key = certificate_files(tmp_path)
+        settings = MetricsSettings(requests_max=1, cert_file=str(cert), key_file=str(key))
+        trusting = ssl.create_default_context(cafile=str(ca))
+    with answering(settings) as listen, ExitStack() as opened:
+        slow = [
+            opened.enter_context(socket.create_connection(listen, timeout=PATIENCE_S))
+            for _ in range(5)
+        ]
+        if trusting is not None:  # two of them in their handshakes
+            slow[2:] = [
+                trusting.wrap_socket(each, server_hostname=listen.host) for each in slow[2:]
+            ]
+            for each in slow[2:]:
+                opened.enter_context(each)
+        for each in slow[1:]:
+            each.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
+        assert asked(listen, tls=trusting)[0] == 200
+        wait_for(lambda: sum(map(drips, slow)) == len(slow), "the port to close them", PATIENCE_S)
+        assert asked(listen, tls=trusting)[0] == 200
+
+
+def drips(slow: socket.socket) -> bool:
+    """Whether it is closed; one more byte is sent."""
+    try:
+        slow.sendall(b"a")
+        slow.settimeout(0.05)
+        return slow.recv(1) == b""
+    except TimeoutError:
+        return False
+    except (OSError, ValueError):
+        return True
+
+
+def test_more_connections_than_may_wait_close_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_port, "_REQUEST_S", 10 * PATIENCE_S)
+    with answering(MetricsSettings()) as listen, ExitStack() as opened:
+        waiting = [
+            opened.enter_context(socket.create_connection(listen, timeout=PATIENCE_S))
+            for _ in range(metrics_port._WAITING_MAX)
+        ]
+        assert asked(listen)[0] == 200
+        assert waiting[0].recv(1) == b"", "closed"
+        waiting[-1].sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        assert waiting[-1].recv(12) == b"HTTP/1.0 200", "the newest is not"
+
+
+def test_no_more_scrapes_are_answered_at_a_time_than_may_be() -> None:
+    begun, goes_on = threading.Event(), threading.Event()
+
+    class Slow(Collector):
+        def collect(self) -> Iterator[Metric]:
+            begun.set()
+            goes_on.wait(PATIENCE_S)
+            yield from ()
+
+    registered = CollectorRegistry()
+    with answering(MetricsSettings(requests_max=1), registered=registered) as listen:
+        registered.register(Slow())
+        first = threading.Thread(target=asked, args=(listen,))
+        first.start()
+        assert begun.wait(PATIENCE_S)
+        assert asked(listen) == (503, "")
+        goes_on.set()
+        first.join(PATIENCE_S)
         assert _soon(listen) == 200
-        with closing(socket.create_connection(listen, timeout=PATIENCE_S)) as nonsense:
-            nonsense.sendall(b"\xff" * 100_000)
-        assert _soon(listen) == 200
+
+
+@pytest.mark.parametrize(
+    "said", [b"\xff" * 100_000, b"GET /metrics HTTP/1.1\r\nX: " + b"a" * 100_000, b"GET /\r\n\r\n"]
+)
+def test_nonsense_is_bounded_and_learns_no_version(said: bytes) -> None:
+    with answering(MetricsSettings()) as listen:
+        with socket.create_connection(listen, timeout=PATIENCE_S) as nonsense:
+            answer = b""
+            with suppress(OSError):  # it does not take all
+                nonsense.sendall(said)
+            with suppress(OSError):
+                while part := nonsense.recv(4096):
+                    answer += part
+        assert b"Server" not in answer
+        assert b"Python" not in answer
+        with closing(http.client.HTTPConnection(*listen, timeout=PATIENCE_S)) as connection:
+            connection.request("GET", "/metrics")
+            assert connection.getresponse().getheader("Server") is None
 
 
 def _soon(listen: Listen) -> int:
