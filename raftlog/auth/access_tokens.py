@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import jwt
 
@@ -25,6 +25,7 @@ from raftlog.auth.principals import (
     PRINCIPAL_NAME_CHARACTERS_MAX,
     Caller,
     group_principal,
+    is_name,
     oidc_principal,
 )
 from raftlog.config_auth import AuthSettings
@@ -78,18 +79,18 @@ class AccessTokens:
         claims = self._claims(token, await self._key(header.get("kid")))
         self._check_claims(claims)
         alias, subject = self._settings.oidc_alias, claims.get(self._settings.oidc_identity_claim)
-        if not _is_name(subject):
+        if not is_name(subject):
             claim = self._settings.oidc_identity_claim
             raise Unauthenticated(
                 problem=f"the access token has no claim {claim!r} with a name of 1 to "
-                f"{PRINCIPAL_NAME_CHARACTERS_MAX} characters"
+                f"{PRINCIPAL_NAME_CHARACTERS_MAX} printable characters"
             )
         groups = claims.get(self._settings.oidc_groups_claim)
         named_groups = groups if isinstance(groups, list) else []
         caller = Caller(
             principal=oidc_principal(alias, subject),
             groups=frozenset(
-                group_principal(alias, each) for each in named_groups if _is_name(each)
+                group_principal(alias, each) for each in named_groups if is_name(each)
             ),
         )
         return caller, min(float(claims["exp"]), time.time() + _KEYS_KEPT_S)
@@ -105,7 +106,7 @@ class AccessTokens:
                 leeway=_CLOCK_LEEWAY_S,
                 options={"require": ["exp", "iss", "aud"]},
             )
-        except jwt.PyJWTError as error:
+        except (jwt.PyJWTError, OverflowError) as error:  # Infinity as a time
             raise Unauthenticated(problem=f"the access token does not count: {error}") from None
 
     def _check_claims(self, claims: Mapping[str, Any]) -> None:
@@ -113,14 +114,17 @@ class AccessTokens:
         if "typ" in claims and str(claims["typ"]).lower() not in _CLAIM_TYPES:
             raise Unauthenticated(problem="the token is no access token, by its claim 'typ'")
         longest_s = self._settings.oidc_token_lifetime_max_s
-        if float(claims["exp"]) > time.time() + longest_s + _CLOCK_LEEWAY_S:
+        if int(claims["exp"]) > time.time() + longest_s + _CLOCK_LEEWAY_S:  # a float has an end
             raise Unauthenticated(
                 problem=f"the access token lives longer than {longest_s:g} s "
                 "(auth.oidc_token_lifetime_max_s)"
             )
         audiences = claims["aud"]
         several = isinstance(audiences, list) and len(audiences) > 1
-        if several and claims.get("azp") not in self._settings.oidc_client_names:
+        issued_to = claims.get("azp")
+        if several and not (
+            isinstance(issued_to, str) and issued_to in self._settings.oidc_client_names
+        ):
             raise Unauthenticated(
                 problem="the access token is for several audiences, and its claim 'azp' names none "
                 "of auth.oidc_clients"
@@ -171,7 +175,3 @@ def _published(where: str) -> jwt.PyJWKSet:
     if not isinstance(found, dict):
         raise ValueError("it is no JSON Web Key Set")
     return jwt.PyJWKSet.from_dict(found)
-
-
-def _is_name(value: object) -> TypeGuard[str]:
-    return isinstance(value, str) and 0 < len(value) <= PRINCIPAL_NAME_CHARACTERS_MAX

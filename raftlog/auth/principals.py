@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeGuard
 
 AUTHORIZATION_METADATA_KEY = "authorization"
 BEARER = "Bearer"
@@ -102,6 +103,16 @@ def is_alias(text: str) -> bool:
     return _ALIAS.fullmatch(text) is not None and text != TOKEN_GROUPS_ALIAS
 
 
+def is_name(value: object) -> TypeGuard[str]:
+    """Whether it may be a name, without its type and alias: one that can be printed, and so has no
+    control characters and can be encoded."""
+    return (
+        isinstance(value, str)
+        and 0 < len(value) <= PRINCIPAL_NAME_CHARACTERS_MAX
+        and value.isprintable()
+    )
+
+
 def problem_of_principal(text: str, *, groups: bool = True) -> str | None:
     """Why a principal cannot be given rights.
 
@@ -134,6 +145,8 @@ def problem_of_principal(text: str, *, groups: bool = True) -> str | None:
         return (
             f"its name has {len(name)} characters; 1 to {PRINCIPAL_NAME_CHARACTERS_MAX} are allowed"
         )
+    if not is_name(name):
+        return f"its name has characters that cannot be printed: {name[:40]!a}"
     return None
 
 

@@ -103,6 +103,12 @@ def add_token(
             problem="is a token or a key, and names are shown",
             advice="Give the name of who is to have the new token.",
         )
+    if not all(each.isprintable() for each in (identity, *groups)):
+        raise InvalidOption(
+            option="NAME",
+            problem="or a group has characters that cannot be printed",
+            advice="Give names of letters, digits, signs and spaces.",
+        )
     try:
         made = KnownToken(
             identity=identity, groups=groups, sha256=digest(token), made=now, ends=ends

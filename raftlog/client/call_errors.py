@@ -8,6 +8,7 @@ import re
 import grpc
 
 from raftlog.errors import MalformedRequest, NodeUnreachable, RaftlogError, TooLarge
+from raftlog.redaction import without_controls
 from raftlog.wire.calls import OTHER_CLUSTER
 from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error
 
@@ -63,7 +64,10 @@ _NO_ANSWER = frozenset(
 _OF_OTHER_SERVICES = frozenset((grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED))
 """No node answers with these."""
 
-_OVER_MESSAGE_LIMIT = re.compile(r"larger than max \((\d+) vs\. (\d+)\)")
+_DETAILS_CHARACTERS_MAX = 1_000
+"""Of another's text in an error; no setting: a node's own are shorter."""
+
+_OVER_MESSAGE_LIMIT = re.compile(r"larger than max \((\d{1,19}) vs\. (\d{1,19})\)")
 """What the server's grpc says of a frame that it drops unread. It sends no typed error then."""
 
 
@@ -96,7 +100,7 @@ def typed_error(address: str, error: grpc.RpcError | MalformedRequest) -> Raftlo
             option="server.entry_bytes_max",
         )
     # A node says what fails there, by a typed error.
-    problem = f"what listens there answered {code.name}: {details}"
+    problem = f"what listens there answered {code.name}: {_printable(details)}"
     return NodeUnreachable(address=address, problem=problem)
 
 
@@ -109,4 +113,11 @@ def _in_our_words(details: str) -> str:
         if theirs in details:
             return ours
     reason = details.rpartition(": ")[2]
-    return f"the call did not get there or back ({reason})" if reason else "the call was ended"
+    if not reason:
+        return "the call was ended"
+    return f"the call did not get there or back ({_printable(reason)})"
+
+
+def _printable(details: str) -> str:
+    """What listens there may be anything: its text is short and moves no terminal's cursor."""
+    return without_controls(details[:_DETAILS_CHARACTERS_MAX])

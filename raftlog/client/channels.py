@@ -13,8 +13,12 @@ from raftlog.errors import InvalidOption
 from raftlog.tls import Certificates, Pem, open_channel
 from raftlog.wire.calls import SERVICE
 
+_ANSWER_BYTES_MAX = 513 * 1024 * 1024
+"""No node sends more: twice the largest `server.entry_bytes_max` that there can be, and what comes
+with it (`Settings.message_bytes_max`)."""
+
 CHANNEL_OPTIONS = (
-    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_receive_message_length", _ANSWER_BYTES_MAX),
     ("grpc.max_send_message_length", -1),
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 50),

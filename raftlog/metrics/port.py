@@ -195,9 +195,10 @@ class _Handler(WSGIRequestHandler):
         if self.parse_request():
             environ = self.get_environ() | {_CONNECTION: self.request}
             header: Any = self.rfile
+            body: Any = self.wfile
             app = self.server.get_app()
             assert app is not None, "it is set before the first request"
-            SimpleHandler(header, self.wfile, self.get_stderr(), environ).run(app)
+            SimpleHandler(header, body, self.get_stderr(), environ).run(app)
 
     def send_header(self, keyword: str, value: str) -> None:
         """Of requests that are no HTTP."""

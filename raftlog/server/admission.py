@@ -25,9 +25,9 @@ from raftlog.auth.access_tokens import AccessTokens
 from raftlog.auth.principals import (
     AUTHORIZATION_METADATA_KEY,
     BEARER,
-    PRINCIPAL_NAME_CHARACTERS_MAX,
     Caller,
     cert_principal,
+    is_name,
     node_caller,
 )
 from raftlog.auth.token_file import KnownToken, TokenFile
@@ -50,6 +50,8 @@ _PROVEN_MAX = 10_000
 memory, at 1 KiB or so each."""
 _TOKEN_CHARACTERS_MAX = 8192
 """A longer one is no token of anybody's. No setting: grpc takes no more metadata than that."""
+_UNFORESEEN = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What judging a token may raise that no check foresaw, such as too deep nesting."""
 _SAID_AGAIN_S = 60.0
 _SAID_MAX = 1000
 """A host whose call is rejected is named in the log this often, and so many at a time: strangers
@@ -149,8 +151,8 @@ class Authenticator:
             if node_of(name.decode(errors="replace"), self._cluster_id) is not None:
                 raise Unauthenticated(problem="the certificate is a node's, and shows no client")
         for name in shown.get("x509_common_name", ()):
-            common_name = name.decode(errors="replace")
-            if 0 < len(common_name) <= PRINCIPAL_NAME_CHARACTERS_MAX:
+            common_name = name.decode(errors="surrogateescape")  # then it is no name
+            if is_name(common_name):
                 return _Known(Caller(principal=cert_principal(common_name)))
         raise Unauthenticated(problem="the call has no token")
 
@@ -232,6 +234,10 @@ class Admission(grpc.aio.ServerInterceptor):
             # Its frames would keep the call's metadata until the garbage is collected.
             error.__context__ = None
             return self._rejecting(error.with_traceback(None), call)
+        except _UNFORESEEN as error:
+            # It is audited and counted as others are.
+            kind = type(error).__name__
+            return self._rejecting(Unauthenticated(problem=f"its token is unusable ({kind})"), call)
         if known is None:
             return self._late(handler, call)
         _shown.set(known)

@@ -14,6 +14,8 @@ process's memory. The one request that waits for generic handlers has just been 
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -33,6 +35,9 @@ is taken for longer is another process's."""
 
 _CAUSE_CHARACTERS_MAX = 400
 """It quotes what a stranger sent, so the log's line is bounded; no setting."""
+
+_LOGGED_AGAIN_S = 60.0
+"""Strangers must not fill a disk: ends of grpc's loop are logged this often, with their number."""
 
 _starting = asyncio.Lock()
 
@@ -60,6 +65,9 @@ class Listener:
         self._server: grpc.aio.Server | None = None
         self._grpc_loop: asyncio.Task[None] | None = None
         self._stopping = False
+        self._ends = 0
+        """Of grpc's loop, since they were logged."""
+        self._logs_again_s = -math.inf
 
     async def start(self) -> None:
         """Bind and serve. Raises `AddressInUse`."""
@@ -87,9 +95,18 @@ class Listener:
             if self._stopping or self._grpc_loop.cancelled():
                 return
             cause = self._grpc_loop.exception()
-            said = repr(cause)[:_CAUSE_CHARACTERS_MAX]
-            log.warning("grpc's server ended: another takes its place", cause=said)
+            self.note_end(cause)
             await self._again()
+
+    def note_end(self, cause: BaseException | None) -> None:
+        """Log that grpc's loop ended, once a minute, with how often."""
+        self._ends += 1
+        if time.monotonic() < self._logs_again_s:
+            return
+        said = repr(cause)[:_CAUSE_CHARACTERS_MAX]
+        log.warning("grpc's server ended: another takes its place", cause=said, times=self._ends)
+        self._ends = 0
+        self._logs_again_s = time.monotonic() + _LOGGED_AGAIN_S
 
     async def stop(self) -> None:
         """Cut off every call and stream, and close the port."""

@@ -87,7 +87,13 @@ def test_access_tokens_count(file: Path, shown: dict[str, Any]) -> None:
         ({"typ": "Refresh"}, "no access token"),
         ({"aud": [AUDIENCE, "other"]}, "several audiences"),
         ({"aud": [AUDIENCE, "other"], "azp": "evil"}, "several audiences"),
+        ({"aud": [AUDIENCE, "other"], "azp": ["spark"]}, "several audiences"),
+        ({"aud": [AUDIENCE, "other"], "azp": {"spark": 1}}, "several audiences"),
         ({"lives_s": 4_000}, "lives longer than 3600 s"),
+        ({"exp": 10**400}, "lives longer than 3600 s"),
+        ({"exp": float("inf")}, "does not count"),
+        ({"sub": "a\nb"}, "printable"),
+        ({"sub": "\udcff"}, "printable"),
     ],
 )
 def test_what_a_provider_signs_for_another_purpose_does_not_count(

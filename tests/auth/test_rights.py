@@ -137,7 +137,8 @@ def test_what_is_no_grant_is_told(grant: Grant, problem: str) -> None:
     assert problem in str(problem_of_grant(grant))
 
 
-NAMES = st.text(min_size=1, max_size=30)
+PRINTABLE = st.characters(exclude_categories=("C", "Z")) | st.just(" ")
+NAMES = st.text(PRINTABLE, min_size=1, max_size=30)
 ALIASES = st.from_regex(r"[a-z0-9][a-z0-9_-]{0,31}", fullmatch=True).filter(is_alias)
 PRINCIPALS = st.one_of(
     NAMES.map(token_principal),

@@ -101,6 +101,14 @@ def test_settings_of_an_issuer_go_together() -> None:
     load(flags=[*flags, "auth.oidc_jwks=file:/etc/keys.json"])
 
 
+@pytest.mark.parametrize("name", ["a\nb", "\x1b[2J", "\udcff"])
+def test_names_can_be_printed(tmp_path: Path, name: str) -> None:
+    for identity, groups in ((name, ()), ("etl", (name,))):
+        with pytest.raises(InvalidOption, match="cannot be printed"):
+            add_token(tmp_path / "tokens.json", identity, groups, None, NOW)
+    add_token(tmp_path / "tokens.json", "Ada \u00c9. Lovelace", ("the writers",), None, NOW)
+
+
 @pytest.mark.parametrize("name", ["token:etl", "group:token:writers", "node:1"])
 def test_a_name_has_no_type(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidOption, match="a principal with its type"):

@@ -332,6 +332,15 @@ def test_what_only_another_service_answers_is_no_defect(
     assert error.problem == "what listens there is no raftlog node"
 
 
+@pytest.mark.parametrize("code", [grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE])
+def test_what_an_impostor_says_is_bounded_and_printable(code: grpc.StatusCode) -> None:
+    digits = "9" * 5_000
+    for details in (f"larger than max ({digits} vs. {digits})", "\x1b[2J: \x1b[2J\n\udcff"):
+        cause = typed_error("a:1", Failed(details, code)).cause
+        assert cause.isprintable()
+        assert len(cause) < 2_000
+
+
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL])
 def test_a_failure_without_a_typed_error_is_another_services(code: grpc.StatusCode) -> None:
     """It must not end a request that other nodes can answer."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gc
 import weakref
 
 import grpc
 import pytest
 
-from raftlog.auth.principals import Caller, node_caller
+from raftlog.auth.principals import Caller, node_caller, problem_of_principal
 from raftlog.config_auth import AuthSettings
 from raftlog.core.types import NodeId
 from raftlog.errors import MemberUnknown, NodeRemoved, Unauthenticated
@@ -35,7 +36,7 @@ class Shown:
 
     def __init__(self, common_name: str, *dns: str) -> None:
         self._shown = {
-            "x509_common_name": [common_name.encode()],
+            "x509_common_name": [common_name.encode(errors="surrogateescape")],
             "peer_dns": [name.encode() for name in dns],
         }
 
@@ -77,6 +78,72 @@ def test_a_node_of_the_cluster_is_no_client_whether_it_is_a_member_or_not(node: 
         of_client(Shown(f"node-{node}", peer_name(CLUSTER, node)), has_certificates=True)
 
 
+@pytest.mark.parametrize("name", ["", "a\nb", "\udcff", "x" * 256])
+def test_a_certificate_names_nobody_by_what_cannot_be_printed(name: str) -> None:
+    with pytest.raises(Unauthenticated):
+        of_client(Shown(name), has_certificates=True)
+    assert (
+        of_client(Shown("Ada \u00c9. L."), has_certificates=True).principal == "cert:Ada \u00c9. L."
+    )
+    assert problem_of_principal(f"cert:{name}") is not None
+
+
+class Ended(Exception):
+    """What grpc raises where a handler ends its call."""
+
+
+class Refused:
+    """grpc's side of a call, as a handler ends it."""
+
+    code: grpc.StatusCode | None = None
+
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:1"
+
+    async def abort(self, code: grpc.StatusCode, *_: object) -> None:
+        self.code = code
+        raise Ended
+
+
+async def known_method(_: object) -> object:
+    return grpc.unary_unary_rpc_method_handler(lambda _, __: b"")
+
+
+def test_a_token_that_no_check_foresaw_is_rejected_and_counted() -> None:
+    """Its header nests more deeply than the decoder of JSON goes."""
+    settings = AuthSettings(
+        oidc_issuer="https://login.example.com/",
+        oidc_alias="corp",
+        oidc_audience="raftlog",
+        oidc_jwks="file:/absent",
+    )
+    counts = Counts()
+    nested = base64.urlsafe_b64encode(b"[" * 6_000).decode()
+
+    async def call() -> Refused:
+        admission = Admission(
+            Authenticator(settings, CLUSTER, has_certificates=False), counts, None
+        )
+        details = Details(("authorization", f"Bearer {nested}.e30.e30"))
+        handler = await admission.intercept_service(known_method, details)
+        refused = Refused()
+        with pytest.raises(Ended):
+            await handler.stream_stream(None, refused)
+        return refused
+
+    assert asyncio.run(call()).code is grpc.StatusCode.UNAUTHENTICATED
+    labels = {"reason": "Unauthenticated"}
+    assert (
+        sum(
+            sample.value
+            for metric in counts.registry.collect()
+            for sample in metric.samples
+            if sample.labels == labels and sample.name.endswith("_total")
+        )
+        == 1
+    )
+
+
 def test_at_the_port_of_nodes_a_member_is_known_by_its_certificate_and_nobody_else() -> None:
     assert of_node(Shown("ada", "host.example.com", peer_name(CLUSTER, MEMBER))) == (
         node_caller(MEMBER)
@@ -97,15 +164,12 @@ def test_a_rejected_call_does_not_keep_its_metadata(metadata: tuple[tuple[str, s
 
     async def rejected() -> weakref.ref[Details]:
         details = Details(*metadata)
-        handler = await admission.intercept_service(continuation, details)
+        handler = await admission.intercept_service(known_method, details)
         assert handler.stream_stream is not None, "it rejects the call"
         kept.append(handler)
         return weakref.ref(details)
 
-    async def continuation(_: object) -> object:
-        return grpc.unary_unary_rpc_method_handler(lambda _, __: b"")
-
-    asked = Authenticator(AuthSettings(), has_certificates=False)
+    asked = Authenticator(AuthSettings(), CLUSTER, has_certificates=False)
     admission = Admission(asked, Counts(), None)
     kept: list[object] = []
     gc.disable()
