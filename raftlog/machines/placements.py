@@ -4,6 +4,7 @@ Two truths are kept apart. What is here is a *wish* with a generation. Which mem
 has, its own log says (`raftlog.core.membership`), and there the wish's generation is written with
 the change. The group's leader makes the change, step by step, and reports it when it is committed.
 Only then may a node that is not wanted any more remove its replica: until then its vote may count.
+A report is one node's word, so the node asks its replica's own log as well.
 """
 
 from __future__ import annotations

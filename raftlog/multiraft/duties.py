@@ -8,6 +8,7 @@ from raftlog.core.membership import Membership
 from raftlog.core.types import Payload, RaftTiming
 from raftlog.errors import CorruptFile
 from raftlog.machines.commands import ReportPlacement
+from raftlog.multiraft.awake import AwakeReplicas
 from raftlog.multiraft.carried_settings import carry_settings
 from raftlog.multiraft.clocks import VoterClocks
 from raftlog.multiraft.effects import Effects
@@ -40,6 +41,7 @@ class LeaderDuties:
         propose: Callable[[LocalReplica, Payload], None],
         change: Callable[[LocalReplica, Membership], None],
         damaged: Callable[[LocalReplica, CorruptFile], None],
+        awake: AwakeReplicas,
         leader_moves: LeaderMoves,
     ) -> None:
         """`propose` and `change` raise what `MultiRaft.propose` and `change_membership` raise."""
@@ -49,6 +51,7 @@ class LeaderDuties:
         self._retention_ticks = retention_ticks
         self._propose = propose
         self._change = change
+        self._awake = awake
         self._leader_moves = leader_moves
         self._retention = Retention(
             groups=replicas.values,
@@ -85,6 +88,7 @@ class LeaderDuties:
                 self._replicas.controller,
                 self._change,
                 patience_ticks=self._timing.election_ticks_min,
+                silent=self._awake.silent,
             )
             self._report(ticks)
         if ticks % (_DUE_HEARTBEATS * heartbeat) == 0:

@@ -59,6 +59,15 @@ class GroupDeletedElsewhere:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupKept:
+    """The controller has placed the group elsewhere, and the group's log, as far as the replica
+    here has it committed, does not say so: the replica stays."""
+
+    group: GroupId
+    info: GroupInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TornTailTruncated:
     """Opening a log truncated the beginning of an entry at its end.
 
@@ -255,6 +264,7 @@ MultiRaftEvent = (
     | GroupOpened
     | GroupRemoved
     | GroupDeletedElsewhere
+    | GroupKept
     | TornTailTruncated
     | DiskChanged
     | PeerMessagesRefused

@@ -5,12 +5,15 @@ own log. A leader whose node has not heard of the latest wish does nothing that 
 the generation in the group's log tells.
 
 The steps: those that are to vote learn first; when they have the log, the voters change; when that
-is committed, the leader reports it. After a crash of the leader at any point the next one goes on.
+is committed, the leader reports it. Members that leave learn until their replicas are gone: a node
+removes its replica only when its own log says that the group is elsewhere
+(`raftlog.multiraft.replicas`). After a crash of the leader at any point the next one goes on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 
 from raftlog.core.leadership import FollowerView
 from raftlog.core.membership import Membership
@@ -26,6 +29,14 @@ _ENTRIES_BEHIND_MAX = 64
 """A learner that lacks no more than this of what is committed votes without a pause for anybody.
 No setting: it is what is in flight to a busy follower."""
 
+_GONE_TIMEOUTS = 10
+"""Election timeouts without an answer after which a replica that leaves is gone, if its node is
+heard. No setting: until then the leader only sends it a little for nothing."""
+
+_LEAVING_ENTRIES_MAX = 4096
+"""A member that leaves is sent no more than about this after the entry that takes its vote: it
+knows by then that this entry is committed. No setting: such a replica should be gone long since."""
+
 
 def next_step(
     now: Membership,
@@ -33,20 +44,25 @@ def next_step(
     *,
     caught_up: Collection[NodeId],
     heard: Collection[NodeId],
+    gone: Collection[NodeId],
 ) -> Membership | None:
     """What a leader changes next to come from `now` to `wanted`; None: nothing, or not yet.
 
-    `caught_up` are the members that have the log, `heard` those that answer.
+    `caught_up` are the members that have the log, `heard` those that answer, `gone` those whose
+    replica has left, or will never answer. Members that leave learn until they are gone.
     """
-    if now.is_joint or now == wanted or now.generation > wanted.generation:
+    leaving = set(now.members).difference(wanted.voters, gone)
+    learners = {*wanted.learners, *leaving}
+    goal = replace(wanted, learners=tuple(sorted(learners)))
+    if now.is_joint or now == goal or now.generation > goal.generation:
         return None
-    coming = {voter for voter in wanted.voters if voter not in now.voters}
+    coming = {voter for voter in goal.voters if voter not in now.voters}
     if coming <= set(caught_up):
         # A voter that is gone would replace one that may be there. And the change needs a majority
         # of both sets to be committed; until then nothing is.
-        return wanted if coming <= set(heard) and is_quorum(wanted, heard) else None
+        return goal if coming <= set(heard) and is_quorum(goal, heard) else None
     staying = now.voters
-    learners = {*wanted.learners, *coming}.difference(staying)
+    learners = {*learners, *coming}.difference(staying)
     step = Membership(staying, (), tuple(sorted(learners)), wanted.generation)
     return step if step != now else None
 
@@ -75,9 +91,10 @@ def move_groups(
     change: Callable[[LocalReplica, Membership], None],
     *,
     patience_ticks: int,
+    silent: Collection[NodeId],
 ) -> None:
     """Take those of the groups that this node leads a step further. A follower that was silent for
-    `patience_ticks` is not heard."""
+    `patience_ticks` is not heard; `silent` are the nodes whose processes are not heard at all."""
     for local in _led(groups, controller):
         raft = local.raft
         wanted = wanted_membership(local.group, raft.membership, controller)
@@ -88,7 +105,22 @@ def move_groups(
             raft.membership,
             wanted,
             caught_up={each.node for each in views if _has_log(each, raft.commit_index)},
-            heard={each.node for each in views if each.contact_ticks < patience_ticks},
+            # A leader that was just elected has counted no ticks yet.
+            heard={
+                each.node
+                for each in views
+                if each.contact_ticks < patience_ticks and each.node not in silent
+            },
+            gone={
+                each.node
+                for each in views
+                if each.node in controller.nodes.retired
+                or each.match_index > raft.memberships.latest_index + _LEAVING_ENTRIES_MAX
+                or (
+                    each.contact_ticks >= _GONE_TIMEOUTS * patience_ticks
+                    and each.node not in silent
+                )
+            },
         )
         if step is None:
             continue
@@ -116,9 +148,18 @@ def _led(
     groups: Mapping[GroupId, LocalReplica], controller: ControllerMachine
 ) -> Iterator[LocalReplica]:
     """Those that this node leads and that may have to change."""
-    for group in {CONTROLLER_GROUP, *controller.placements.under_way()}:
+    for group in {CONTROLLER_GROUP, *controller.placements}:
         local = groups.get(group)
-        if local is not None and local.raft.role is Role.LEADER:
+        if local is None or local.raft.role is not Role.LEADER:
+            continue
+        placement, now = controller.placements.get(group), local.raft.membership
+        is_settled = (
+            placement is not None
+            and placement.is_reached
+            and placement.generation == now.generation
+            and not now.learners
+        )
+        if not is_settled:
             yield local
 
 

@@ -229,6 +229,7 @@ class MultiRaft:
             propose=self._propose_own,
             change=self.change_membership,
             damaged=self.repairs.met,
+            awake=self._awake,
             leader_moves=self.leader_moves,
         )
 
@@ -528,6 +529,7 @@ class MultiRaft:
         self._rebuilds.tick()
         self._awake.tick()
         self._observing.pulls.tick()
+        self.replicas.tick()
         if self._journal.tick():
             self._schedule_turn()
         if disk_changed or self._ticks % self._timing.node_heartbeat_ticks == 0:

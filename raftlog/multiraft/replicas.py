@@ -1,5 +1,9 @@
 """The replicas of one node, which come into being and end only by applying the controller's log.
 
+One report that a group was placed elsewhere may be the word of a member that lies. So a replica
+goes only if its own log has that change committed as well; its leader sends it that far
+(`raftlog.multiraft.moves`).
+
 A topic's log and folder are made by a job off the loop. They are removed by another one, once no
 write and no read of the group is out.
 """
@@ -28,6 +32,7 @@ from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.effects import (
     Effects,
     GroupDeletedElsewhere,
+    GroupKept,
     GroupOpened,
     GroupQuarantined,
     GroupRefilling,
@@ -37,6 +42,10 @@ from raftlog.multiraft.groups import GroupFiles, GroupStore, OpenedGroup, Quaran
 from raftlog.multiraft.known_nodes import KnownNodes
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.multiraft.refill import Refills
+
+_KEPT_TOLD_TICKS = 200
+"""How long a replica stays, though its group was placed elsewhere, before people are told. No
+setting: it usually learns of the change within a few heartbeats."""
 
 
 class NodeReplicas(Mapping[GroupId, LocalReplica]):
@@ -76,6 +85,9 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         self._refills = Refills(
             store=store, disk=disk, journal_changed=journal_changed, made=self._made
         )
+        self._kept: dict[GroupId, int] = {}
+        """Replicas whose group was placed elsewhere, and whose own log does not say so yet; for how
+        many ticks."""
         self._removing: set[GroupId] = set()
         """Groups that were deleted or placed elsewhere, until their files here are removed."""
 
@@ -271,10 +283,8 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         for group in [group for group in self._replicas if controller.is_deleted(group)]:
             local = self._replicas.pop(group)
             self._end(local, _gone(local))
-        for group, placement in controller.placements.items():
-            elsewhere = placement.is_reached and self._node not in placement.voters
-            if elsewhere and not self.observes and group != CONTROLLER_GROUP:
-                self._give_up(group)
+        if not self.observes:
+            self._leave_groups(controller.placements)
         for group in self.quarantined.keys() - self._ending:
             if controller.is_deleted(group):
                 self._remove(group, self.quarantined.pop(group).info, lambda: None)
@@ -302,16 +312,37 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
             or group in self.quarantined
         )
 
+    def _leave_groups(self, groups: Iterable[GroupId]) -> None:
+        """Remove the replicas of those that are elsewhere, if their own logs say so too."""
+        for group in groups:
+            placement = self.controller.placements.get(group)
+            if (
+                group == CONTROLLER_GROUP
+                or group not in self._replicas
+                or placement is None
+                or self._node in placement.voters
+                or not placement.is_reached
+            ):
+                self._kept.pop(group, None)
+            elif _has_left(self._replicas[group], placement.generation):
+                self._kept.pop(group, None)
+                self._give_up(group)
+            else:
+                self._kept.setdefault(group, 0)
+
+    def tick(self) -> None:
+        """One tick of the clock has passed: replicas may have learnt that their group has left."""
+        self._leave_groups(list(self._kept))
+        for group in self._kept:
+            self._kept[group] += 1
+            if self._kept[group] == _KEPT_TOLD_TICKS:
+                self._effects.tell(GroupKept(group=group, info=self._replicas[group].info))
+
     def _give_up(self, group: GroupId) -> None:
-        """The group is elsewhere, as its leader reported: remove what is here of it. What this node
-        promised in it is kept until the group is deleted."""
-        assert group != CONTROLLER_GROUP, "every node has the controller's log"
-        if group in self._replicas:
-            local = self._replicas.pop(group)
-            self._end(local, local.not_leader())
-        elif group in self.quarantined and group not in self._ending:
-            quarantine = self.quarantined.pop(group)
-            self._remove_elsewhere(group, quarantine.info, quarantine.lost, lambda: None)
+        """Remove what is here of a group that is elsewhere. What this node promised in it is kept
+        until the group is deleted."""
+        local = self._replicas.pop(group)
+        self._end(local, local.not_leader())
 
     def _forget_deleted(self) -> None:
         """The hard state of a group that was here once goes when the group is deleted."""
@@ -439,20 +470,13 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         if self.controller.is_deleted(local.group):
             self._remove(local.group, local.info, local.replica.log.discard)
         else:
-            lost = local.replica.last_durable
-            self._remove_elsewhere(local.group, local.info, lost, local.replica.log.discard)
-
-    def _remove_elsewhere(
-        self,
-        group: GroupId,
-        info: GroupInfo | None,
-        lost: LastEntry | None,
-        close_files: Callable[[], None],
-    ) -> None:
-        """Remove the files of a group that is elsewhere now, whose log ended with `lost`, when the
-        journal says durably that they do not count any more."""
-        self._removing.add(group)
-        self._refills.give_up(group, lost, lambda: self._remove(group, info, close_files))
+            # Before the files go the journal says durably that they do not count any more.
+            self._removing.add(local.group)
+            self._refills.give_up(
+                local.group,
+                local.replica.last_durable,
+                lambda: self._remove(local.group, local.info, local.replica.log.discard),
+            )
 
     def _remove(
         self, group: GroupId, info: GroupInfo | None, close_files: Callable[[], None]
@@ -470,6 +494,16 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
             self.follow_controller()  # which forgets it, or makes it again
 
         self._disk.queue_job(remove, removed)
+
+
+def _has_left(local: LocalReplica, generation: int) -> bool:
+    """Does the replica's log say that placement `generation` is committed, without a vote for this
+    node? One that no log has named yet has never had a vote, and holds nothing."""
+    raft = local.raft
+    committed = raft.memberships.at(raft.commit_index).membership
+    if committed.is_joint or committed.generation < generation:
+        return not raft.membership.voters
+    return local.replica.node not in committed.voters
 
 
 def _gone(local: LocalReplica) -> RaftlogError:

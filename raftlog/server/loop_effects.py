@@ -29,6 +29,7 @@ from raftlog.multiraft.effects import (
     DiskChanged,
     EntryDamaged,
     GroupDeletedElsewhere,
+    GroupKept,
     GroupOpened,
     GroupQuarantined,
     GroupRefilling,
@@ -189,6 +190,12 @@ class LoopEffects:
                 log.info("group removed", group=group, topic=label_of(info))
             case GroupDeletedElsewhere(group=group, peer=peer):
                 log.info("group deleted elsewhere", group=group, peer=peer)
+            case GroupKept(group=group, info=info):
+                log.warning(
+                    "a replica stays, as its log does not say that the group left this node",
+                    group=group,
+                    topic=label_of(info),
+                )
             case PeerMessagesRefused():
                 _tell_refused(event)
             case ReplicaRebuilding() | ReplicaRebuilt() | RebuildsSpent():

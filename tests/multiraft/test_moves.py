@@ -33,8 +33,9 @@ def step(
     *,
     caught_up: tuple[NodeId, ...] = EVERYBODY,
     heard: tuple[NodeId, ...] = EVERYBODY,
+    gone: tuple[NodeId, ...] = EVERYBODY,
 ) -> Membership | None:
-    return next_step(now, wanted, caught_up=caught_up, heard=heard)
+    return next_step(now, wanted, caught_up=caught_up, heard=heard, gone=gone)
 
 
 def test_those_that_come_learn_first_and_vote_when_they_have_the_log() -> None:
@@ -56,6 +57,21 @@ def test_one_that_has_the_log_and_is_gone_takes_nobody_s_place() -> None:
     wanted = Membership(ids(1, 2, 4), generation=1)
     now = Membership(ids(1, 2, 3), learners=ids(4), generation=1)
     assert step(now, wanted, heard=ids(1, 2, 3)) is None
+
+
+def test_those_that_leave_learn_until_they_are_gone() -> None:
+    """Their nodes remove them when their own logs say that they have no vote."""
+    wanted = Membership(ids(3, 4), generation=1)
+    now = Membership(ids(1, 2, 3), learners=ids(4), generation=1)
+    left = step(now, wanted, gone=())
+    assert left == Membership(ids(3, 4), learners=ids(1, 2), generation=1)
+    assert step(left, wanted, gone=()) is None
+    assert step(left, wanted, gone=ids(1)) == Membership(ids(3, 4), learners=ids(2), generation=1)
+    again = Membership(ids(3, 5), generation=2)
+    learning = step(left, again, caught_up=ids(3, 4), gone=())
+    assert learning == Membership(ids(3, 4), learners=ids(1, 2, 5), generation=2)
+    back = step(now, Membership(ids(1, 2, 3), generation=2), gone=())
+    assert back == Membership(ids(1, 2, 3), learners=ids(4), generation=2), "it was to come"
 
 
 def test_an_older_wish_never_undoes_a_newer() -> None:

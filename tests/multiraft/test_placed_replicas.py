@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from raftlog.core.membership import Membership, MembershipAt, Memberships
-from raftlog.core.messages import AppendRequest, GroupDeleted, VoteRequest
+from raftlog.core.messages import AppendRequest, GroupDeleted, NodeHeartbeat, VoteRequest
 from raftlog.core.recovery import is_recovering
 from raftlog.core.types import (
     CONTROLLER_GROUP,
@@ -36,6 +36,7 @@ from raftlog.machines.commands import (
 from raftlog.machines.outcomes import Refused
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.schema import Field, Schema
+from raftlog.multiraft.effects import GroupKept
 from raftlog.storage.posix import PosixFileSystem
 from raftlog.wire.codec import encode_command
 from tests.golden.one_node import OneNode
@@ -50,6 +51,7 @@ class Node(OneNode):
     def __init__(self, folder: Path) -> None:
         self.reports: list[ReportPlacement] = []
         self.sent: list[Any] = []
+        self.events: list[Any] = []
         super().__init__(PosixFileSystem(folder))
         self._folder = folder
         if not self.multiraft.replicas.controller.nodes:
@@ -67,6 +69,9 @@ class Node(OneNode):
     def send(self, peer: Any, messages: Any) -> None:
         self.sent += messages
 
+    def tell(self, event: Any) -> None:
+        self.events.append(event)
+
     def answer(self, limit: Callable[[], int] = lambda: 1 << 62) -> None:
         """Let node 2 answer what it was sent for the group: it holds the log up to that entry."""
         self.multiraft.tick()
@@ -78,6 +83,12 @@ class Node(OneNode):
                 match = LogIndex(min(last, limit()))
                 self.multiraft.receive(TWO, [each.accepted(each.term, match, match)])
         self.run_pending()
+
+    def leave(self) -> None:
+        """Let the group go to node 2, as it is wished: node 1 leads it until that is committed."""
+        for _ in range(100):
+            self.answer()
+        self.reached(1)
 
     def done(self, command: Any) -> Any:
         local = self.multiraft.replicas.of_controller
@@ -137,7 +148,7 @@ def test_a_replica_goes_only_when_the_change_is_reported(node: Node) -> None:
     node.create(ONE)
     node.place(TWO, generation=0, former=(ONE,))
     assert GROUP in node.multiraft.replicas, "its vote may still count"
-    node.reached(1)
+    node.leave()
     assert GROUP not in node.multiraft.replicas
     assert not node.folder.exists()
 
@@ -151,11 +162,30 @@ def test_a_replica_of_a_group_that_is_still_placed_here_stays(node: Node) -> Non
     assert node.folder.exists()
 
 
+def test_a_replica_stays_until_its_own_log_says_that_the_group_left(node: Node) -> None:
+    """A report may be the word of one node that lies."""
+    node.create(ONE)
+    node.place(TWO, generation=0, former=(ONE,))
+    node.reached(1)
+    for _ in range(3):
+        for _ in range(100):
+            node.multiraft.tick()
+            node.run_pending()
+        assert GROUP in node.multiraft.replicas
+    assert node.folder.exists()
+    kept = GroupKept(group=GROUP, info=node.multiraft.replicas[GROUP].info)
+    assert node.events.count(kept) == 1
+    for _ in range(100):
+        node.answer()
+    assert GROUP not in node.multiraft.replicas, "its leader went on with the change"
+    assert not node.folder.exists()
+
+
 def test_what_was_promised_outlives_the_removal_until_the_group_is_deleted(node: Node) -> None:
     node.create(ONE)
     before = node.state
     node.place(TWO, generation=0, former=(ONE,))
-    node.reached(1)
+    node.leave()
     assert node.state.term >= before.term
     assert is_recovering(node.state.recovery), "it has lost its log, on purpose"
     assert node.state.lost is not None
@@ -167,7 +197,7 @@ def test_a_replica_that_comes_back_counts_for_nothing_before_it_is_filled(node: 
     """Even the only voter that its group was made with: others have decided since."""
     node.create(ONE)
     node.place(TWO, generation=0, former=(ONE,))
-    node.reached(1)
+    node.leave()
     node.place(ONE, generation=1, former=(ONE,))
     local = node.multiraft.replicas[GROUP]
     assert local.raft.recovering
@@ -198,6 +228,32 @@ def test_a_change_is_reported_only_when_the_new_voters_have_committed_it(node: N
     for _ in range(100):
         node.answer()
     assert node.reports[0] == ReportPlacement(group=GROUP, generation=1)
+
+
+def test_a_new_leader_takes_no_silent_node_for_alive(node: Node) -> None:
+    """A change that only a dead node could commit would stop the group."""
+    node.create(ONE, TWO, THREE)
+    node.place(TWO, generation=0, former=(ONE, TWO, THREE))
+    raft = node.multiraft.replicas[GROUP].raft
+    for _ in range(300):
+        node.multiraft.tick()
+        node.run_pending()
+        sent, node.sent = node.sent, []
+        for each in sent:
+            if each.to != THREE or isinstance(each, NodeHeartbeat):
+                continue
+            match each:
+                case VoteRequest():
+                    answer: Any = each.reply(each.term, granted=True)
+                case AppendRequest():
+                    match_index = LogIndex(each.prev_index + len(each.entries))
+                    answer = each.accepted(each.term, match_index, match_index)
+                case _:
+                    continue
+            node.multiraft.receive(THREE, [answer])
+        node.run_pending()
+        assert not raft.membership.is_joint
+    assert raft.commit_index > NO_INDEX, "it led, and node 3 followed"
 
 
 def tell_deleted(node: Node, *tellers: NodeId) -> None:
@@ -320,7 +376,7 @@ def test_a_node_that_is_removed_stops(node: Node) -> None:
 def test_all_of_it_is_so_after_a_restart(node: Node, tmp_path: Path) -> None:
     node.create(ONE)
     node.place(TWO, generation=0, former=(ONE,))
-    node.reached(1)
+    node.leave()
     node.multiraft.stop()
     node.multiraft.close()
     again = Node(tmp_path)

@@ -13,6 +13,7 @@ from raftlog.multiraft.effects import (
     DiskChanged,
     EntryDamaged,
     GroupDeletedElsewhere,
+    GroupKept,
     GroupOpened,
     GroupQuarantined,
     GroupRefilling,
@@ -48,6 +49,9 @@ def hear(node: SimulatedNode, event: MultiRaftEvent) -> None:
         case GroupDeletedElsewhere(group=group, peer=peer):
             simulator.note("group deleted elsewhere", node.node, group, peer)
             simulator.counts["replicas told that their group is deleted"] += 1
+        case GroupKept(group=group):
+            simulator.note("group kept", node.node, group)
+            simulator.counts["replicas kept that their group has left"] += 1
         case StateCompared() | HistoryCompared():
             simulator.note(type(event).__name__, node.node, event.group, event.trust.value)
             node.checker.trust_changed(node.node, event)

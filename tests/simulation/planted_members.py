@@ -7,8 +7,9 @@ from typing import Any
 from raftlog.core.membership import Membership
 from raftlog.machines.cluster_nodes import ClusterNodes
 from raftlog.machines.placements import Placement
+from raftlog.multiraft import replicas
 from raftlog.multiraft.groups import GroupStore
-from tests.simulation.planting import replaced
+from tests.simulation.planting import both, replaced
 
 
 def new_voters_decide_alone() -> Any:
@@ -18,7 +19,10 @@ def new_voters_decide_alone() -> Any:
 
 def removed_before_it_is_reported() -> Any:
     """A replica goes as soon as it is not wanted, while its vote may still count."""
-    return replaced(Placement, "is_reached", property(lambda self: True))
+    return both(
+        replaced(Placement, "is_reached", property(lambda self: True)),
+        replaced(replicas, "_has_left", lambda local, generation: True),
+    )
 
 
 def removed_replica_counts_again() -> Any:
