@@ -114,6 +114,31 @@ def test_a_group_that_comes_back_to_a_node_is_filled_again(tmp_path: Path) -> No
         assert {each.node for each in mark.replicas} == {2, 3, 4}
 
 
+def test_a_node_that_was_down_removes_what_left_it_meanwhile(tmp_path: Path) -> None:
+    """It learns that from the group's log, once it is back; also where one voter remains."""
+    with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
+        topic = client.create_topic("t", "id bigint")
+        client.append(topic, [{"id": 7}])
+        cluster.wait_caught_up(client, "t")
+        cluster.kill(3)
+        wait_for(lambda: silent_ms(client, 3) > SILENT_MS, "node 3 to count as silent", PATIENCE_S)
+        alone = Move(topic.group, topic.name, topic.voters, topic.voters[:1])
+        list(client.members.carry_out([alone], timeout_s=PATIENCE_S))
+        replicas = [cluster.data / f"node-{node}" / "groups" / str(topic.group) for node in (2, 3)]
+        wait_for(lambda: not replicas[0].exists(), "node 2 to remove its replica", PATIENCE_S)
+        assert replicas[1].exists()
+        cluster.serve(3)
+        wait_for(lambda: not replicas[1].exists(), "node 3 to remove its replica", PATIENCE_S)
+
+        def members() -> tuple[int, ...]:
+            views = [view for _, _, view in client.views([topic.group])]
+            groups = [g for view in views if isinstance(view, NodeView) for g in view.groups]
+            return tuple(each.node for group in groups for each in group.followers)
+
+        wait_for(lambda: members() == topic.voters[:1], "it to be taken out", PATIENCE_S)
+        assert rows_of(client, topic) == [7]
+
+
 def test_a_reader_that_was_told_of_former_voters_finds_the_replica(cluster: ProcessCluster) -> None:
     """The node that had it stays in the cluster, and says that the topic is elsewhere."""
     with cluster.client() as client:
