@@ -13,7 +13,9 @@ holds is the agreed one, and every heartbeat tells it, so each replica judges it
 
 - trusted: nothing is known against it;
 - diverged: a majority agrees on another digest. It votes and acknowledges, because its log is as
-  good as any, but does not lead, serves no read and gives no image;
+  good as any, but serves no read and gives no image. If more than one node's word says so, it does
+  not lead either (`outvoted`). One leader may lie: once it is gone such a replica campaigns, later
+  than the others, and as a leader it asks again;
 - disputed: digests differ and none has a majority. What came after the last agreed point is not
   served until one has.
 
@@ -32,7 +34,7 @@ from typing import NamedTuple
 from raftlog.core.membership import Membership
 from raftlog.core.messages import Heartbeat, HeartbeatReply
 from raftlog.core.quorum import is_quorum
-from raftlog.core.types import FIRST_OFFSET, NO_INDEX, LogIndex, NodeId, Offset
+from raftlog.core.types import FIRST_OFFSET, NO_INDEX, NOBODY, LogIndex, NodeId, Offset
 
 STATES_COMPARED_EVERY = 1024
 """Entries from one comparison of states to the next. Nodes need not have the same number: what a
@@ -96,7 +98,11 @@ class Comparison:
         self._outvoted: set[NodeId] = set()
         """The followers that say that they have diverged."""
         self._agreed_digest = b""
+        self._agreed_by = NOBODY
+        """The leader that said so; this replica itself, if it has counted the answers."""
         self._diverged = diverged
+        self._accusers: set[NodeId] = set()
+        """Those by which it has diverged."""
         self._disputed = False
         self._told = Trust.TRUSTED
         self.agreed_index = NO_INDEX
@@ -110,6 +116,11 @@ class Comparison:
         if self._diverged:
             return Trust.DIVERGED
         return Trust.DISPUTED if self._disputed else Trust.TRUSTED
+
+    def outvoted(self, membership: Membership) -> bool:
+        """Has it diverged by its own count of answers, or by the word of a majority's leaders?"""
+        counted = self._node in self._accusers
+        return self._diverged and (counted or is_quorum(membership, self._accusers))
 
     @property
     def has_news(self) -> bool:
@@ -139,6 +150,8 @@ class Comparison:
 
     def ask(self) -> Question:
         """What this leader asks and tells in its next heartbeat."""
+        if self._diverged and self._agreed_by not in (NOBODY, self._node):
+            self._doubt()
         is_open = self._question > self.agreed_index
         if self.is_undecided and (not is_open or self._question_is_old()):
             self._question = latest = next(reversed(self._points))
@@ -150,6 +163,14 @@ class Comparison:
             agreed_digest=self._agreed_digest,
             disputed=self._disputed,
         )
+
+    def _doubt(self) -> None:
+        """This leader has diverged by another one's word: ask for the same point again, where that
+        word counts as its sender's own answer."""
+        if (own := self._points.get(self.agreed_index)) is not None:
+            self._question = self.agreed_index
+            self._answers = {self._node: own.digest, self._agreed_by: self._agreed_digest}
+        self.agreed_index, self._agreed_digest, self._agreed_by = NO_INDEX, b"", NOBODY
 
     def _question_is_old(self) -> bool:
         newer = sum(1 for index in self._points if index > self._question)
@@ -175,18 +196,18 @@ class Comparison:
         digest, _ = Counter(answers.values()).most_common(1)[0]
         if is_quorum(membership, {voter for voter in answers if answers[voter] == digest}):
             self._disputed = False
-            self._learn(self._question, digest)
+            self._learn(self._question, digest, self._node)
         elif len({answers[voter] for voter in answers if voter not in self._outvoted}) > 1:
             self._disputed = True
 
     # ------------------------------------------------------------ as a follower
 
-    def heard(self, question: Question) -> None:
+    def heard(self, question: Question, leader: NodeId) -> None:
         """The leader has spoken. One that is older asks and tells nothing."""
         self._asked = question.point
         self._disputed = question.disputed
         if question.agreed_index:
-            self._learn(question.agreed_index, question.agreed_digest)
+            self._learn(question.agreed_index, question.agreed_digest, leader)
 
     def answer(self) -> Answer:
         """The digest that the leader asks for, if this replica has it."""
@@ -197,12 +218,12 @@ class Comparison:
 
     # ------------------------------------------------------------ trust
 
-    def _learn(self, index: LogIndex, digest: bytes) -> None:
+    def _learn(self, index: LogIndex, digest: bytes, by: NodeId) -> None:
         newest = next(reversed(self._points), NO_INDEX)
         if index >= self.agreed_index or self.agreed_index > newest:
             # Beyond what this replica has, it was only a leader's word: the next one's counts too.
             self.agreed_index = index
-            self._agreed_digest = digest
+            self._agreed_digest, self._agreed_by = digest, by
             self._judge()
 
     def _judge(self) -> None:
@@ -210,7 +231,10 @@ class Comparison:
         point = self._points.get(self.agreed_index)
         if point is not None:
             self._diverged = point.digest != self._agreed_digest
-            if not self._diverged:
+            if self._diverged:
+                self._accusers.add(self._agreed_by)
+            else:
+                self._accusers.clear()
                 self.agreed_mark = point.mark
 
 

@@ -20,6 +20,8 @@ class May(Enum):
     NO = "no"
     REST = "all the rest"
     """But for what is damaged or in dispute: that is refused."""
+    LATE = "late"
+    """Where no other replica does for several election timeouts."""
 
 
 class Rights(NamedTuple):
@@ -41,6 +43,7 @@ class Trouble(Enum):
     FILE = "a snapshot, carried stages or a history file"
     DISPUTED = "state or history differs, and none has a majority"
     DIVERGED = "state or history differs from the majority's"
+    ACCUSED = "the same, but only one leader has said so"
     QUARANTINED = "the log, the manifests or all snapshots when the node opens them"
     RECOVERING = "the log is lost, and so is where it ended; it comes again from the leader"
     RECOVERING_KNOWN = (
@@ -57,6 +60,9 @@ RIGHTS: dict[Trouble, Rights] = {
     Trouble.FILE: Rights(serve_reads=May.REST, give_images=May.REST),
     Trouble.DISPUTED: Rights(serve_reads=May.REST, give_images=May.NO),
     Trouble.DIVERGED: Rights(campaign=May.NO, lead=May.NO, serve_reads=May.NO, give_images=May.NO),
+    Trouble.ACCUSED: Rights(
+        campaign=May.LATE, lead=May.LATE, serve_reads=May.NO, give_images=May.NO
+    ),
     Trouble.QUARANTINED: _NOTHING,
     Trouble.RECOVERING: _RECOVERING,
     Trouble.RECOVERING_KNOWN: _RECOVERING._replace(vote=May.YES),

@@ -319,8 +319,8 @@ class Replica:
         if message.term == raft.term:
             if isinstance(message, Heartbeat):
                 states, histories = questions(message)
-                self.states.heard(states)
-                self.histories.heard(histories)
+                self.states.heard(states, message.sender)
+                self.histories.heard(histories, message.sender)
                 self._note_fitness()
             elif isinstance(message, HeartbeatReply) and raft.role is Role.LEADER:
                 state, history = answers(message)
@@ -343,8 +343,9 @@ class Replica:
 
     @property
     def diverged(self) -> bool:
-        """Does a majority have another state, or another history, than this replica?"""
-        return Trouble.DIVERGED in self.troubles
+        """Does a majority have another state, or another history, than this replica, as far as it
+        was told?"""
+        return not self.troubles.isdisjoint((Trouble.DIVERGED, Trouble.ACCUSED))
 
     @property
     def has_news(self) -> bool:
@@ -377,18 +378,24 @@ class Replica:
             self._note_fitness()
 
     def _note_fitness(self) -> None:
-        """A comparison went on, or damage was found. A replica that has diverged stops leading at
-        once."""
+        """A comparison went on, or damage was found. A replica that was outvoted stops leading at
+        once; one that has diverged by one node's word leads only where no other does."""
         found = set()
-        trusts = (self.states.trust, self.histories.trust)
-        if Trust.DIVERGED in trusts:
+        comparisons = (self.states, self.histories)
+        trusts = [each.trust for each in comparisons]
+        if any(each.outvoted(self.raft.membership) for each in comparisons):
             found.add(Trouble.DIVERGED)
+        elif Trust.DIVERGED in trusts:
+            found.add(Trouble.ACCUSED)
         elif Trust.DISPUTED in trusts:
             found.add(Trouble.DISPUTED)
         if self._damaged:
             found.add(Trouble.NEEDED_ENTRY)
         self.troubles = frozenset(found)
-        self.raft.note_fitness(may_lead=may_lead(self.troubles) and not self._stands_back)
+        self.raft.note_fitness(
+            may_lead=may_lead(self.troubles) and not self._stands_back,
+            waits=Trouble.ACCUSED in self.troubles,
+        )
 
     # ------------------------------------------------------------ disk
 

@@ -83,15 +83,18 @@ def in_trouble(trouble: Trouble | None) -> tuple[MultiRaft, Driver]:
         multiraft.replicas[GroupId(1)].damaged_files = frozenset([damaged.name])
     elif trouble is Trouble.NEEDED_ENTRY:
         multiraft.replicas[GroupId(1)].replica.note_damage(damaged=True)
-    elif trouble in (Trouble.DIVERGED, Trouble.DISPUTED):
+    elif trouble in (Trouble.DIVERGED, Trouble.ACCUSED, Trouble.DISPUTED):
         multiraft.replicas[GroupId(1)].replica.history_reached(LogIndex(2), b"own", Offset(0))
         told = replace(
             heartbeat(2),
             **WHOM,
-            agreed_history_index=LogIndex(2 if trouble is Trouble.DIVERGED else 0),
+            agreed_history_index=LogIndex(0 if trouble is Trouble.DISPUTED else 2),
             agreed_history_digest=b"another",
             history_disputed=trouble is Trouble.DISPUTED,
         )
+        if trouble is Trouble.DIVERGED:
+            third = replace(told, sender=NodeId(3), term=Term(1))
+            multiraft.receive(NodeId(3), [third])
         multiraft.receive(NodeId(2), [told])
         driver.run()
         assert multiraft.replicas[GroupId(1)].replica.troubles == {trouble}

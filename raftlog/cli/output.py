@@ -186,12 +186,12 @@ def _cell(value: object) -> str:
 
 
 DOUBTS = {
-    "diverged": "its state differs from the majority's, so it neither leads nor serves reads. "
+    "diverged": "its state differs from the majority's, so it serves no reads. "
     "Restart this node: it replays its log",
     "disputed": "the replicas' states differ and none has a majority, so new records are not "
     "served. Start all nodes",
-    "history diverged": "its history differs from the majority's, so it neither leads nor serves "
-    "reads. It takes another replica's by itself, at most twice a day",
+    "history diverged": "its history differs from the majority's, so it serves no reads. "
+    "It takes another replica's by itself, at most twice a day",
     "history disputed": "the replicas' histories differ and none has a majority, so what they have "
     "compacted since they last agreed is not served. Start all nodes",
 }

@@ -13,8 +13,9 @@ from raftlog.core.ready import Role
 from raftlog.core.state import Part
 from raftlog.core.types import NOBODY, GroupId, LastEntry, NodeId, Term
 
-SLOW_DISK_PATIENCE = 4
-"""So many election timeouts does a member whose disk is slow wait before it tries to lead."""
+PATIENCE = 4
+"""So many election timeouts does a member that others should lead wait before it tries to lead: its
+disk is slow, or its state is in doubt."""
 
 
 def log_is_up_to_date(request: VoteRequest, last: LastEntry | None) -> bool:

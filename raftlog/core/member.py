@@ -68,7 +68,7 @@ class Member(Part):
     """The state of a member, and its conduct. Mutable; `Raft` is the way to it."""
 
     __slots__ = (
-        "_disk_keeps_up", "_lost_to", "_may_lead", "_outbox", "_timing",
+        "_disk_keeps_up", "_lost_to", "_may_lead", "_outbox", "_timing", "_waits",
         "commit_index", "durable_index", "group", "last_applied", "leader", "leadership", "log",
         "memberships", "node", "quiesced", "recovery", "role", "tally", "term", "timer", "vote",
     )  # fmt: skip
@@ -117,6 +117,8 @@ class Member(Part):
         """The log is durable up to here at least, as `persisted` said."""
         self._disk_keeps_up = True
         self._may_lead = True
+        self._waits = False
+        """Should others lead, if they can?"""
         self._lost_to = NO_INDEX
         """Up to here a leader says that this member acknowledged; its log may be shorter."""
         self.tally: election.VoteTally | None = None
@@ -277,6 +279,11 @@ class Member(Part):
         fit = self._may_lead and not self.recovering and self.log.last_index >= self._lost_to
         return fit and self.memberships.needs(self.node, self.commit_index)
 
+    @property
+    def _is_eager(self) -> bool:
+        """Would it lead as well as any other?"""
+        return self._disk_keeps_up and not self._waits
+
     def _reset_timer(self) -> None:
         alone = self.membership.all_voters == (self.node,)
         self.timer.wait(alone=alone, term=self.term)
@@ -335,7 +342,7 @@ class Member(Part):
     def _on_timeout_now(self, message: TimeoutNow) -> None:
         """The leader hands its role over; one that cannot take it has said so, and waits."""
         follows = message.term == self.term and self.leader == message.sender
-        if follows and self._would_lead() and self._disk_keeps_up:
+        if follows and self._would_lead() and self._is_eager:
             self._start_election(message)
 
     # ------------------------------------------------------------ a follower's side
@@ -394,7 +401,7 @@ class Member(Part):
             last_index=self.log.last_index,
             quiesce_round=quiesce_round,
             disk_keeps_up=self._disk_keeps_up,
-            may_lead=self._would_lead() and self._disk_keeps_up,
+            may_lead=self._would_lead() and self._is_eager,
             recovery=self.recovery.number,
             lease_us=self._timing.lease_us,
         )

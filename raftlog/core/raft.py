@@ -118,7 +118,7 @@ class Raft(Member):
                 self._step_down(leadership)
                 return True
             return leadership.something_due
-        over = self.timer.tick(1 if self._disk_keeps_up else election.SLOW_DISK_PATIENCE)
+        over = self.timer.tick(1 if self._is_eager else election.PATIENCE)
         return over and self._try_to_lead()
 
     def campaign(self) -> bool:
@@ -416,14 +416,16 @@ class Raft(Member):
             self.leadership.ask_for_disks()
         self._disk_keeps_up = keeps_up
 
-    def note_fitness(self, *, may_lead: bool) -> None:
+    def note_fitness(self, *, may_lead: bool, waits: bool = False) -> None:
         """Whether this member may lead: not if its state machine is known to differ from the
         majority's, or if it cannot read what its followers lack.
 
         Otherwise it votes and acknowledges as usual. A leader steps down, and wakes its followers:
         one of them must try. The host loop must tick this member even if it was quiesced.
+
+        With `waits` it campaigns only after others had time to, as with a slow disk.
         """
-        self._may_lead = may_lead
+        self._may_lead, self._waits = may_lead, waits
         if not may_lead and self.leadership is not None:
             self._step_down(self.leadership)
         elif not may_lead and self.role is not Role.FOLLOWER:
@@ -437,7 +439,7 @@ class Raft(Member):
             self._try_soon()
 
     def _try_soon(self) -> None:
-        if self._disk_keeps_up:
+        if self._is_eager:
             self.timer.wait_briefly()
 
     def ready(self) -> Ready:

@@ -58,15 +58,15 @@ from raftlog.storage.write import LogWrite
 T = TypeVar("T")
 
 _OF_STATES = {
-    Trust.DIVERGED: "the replica's state differs from the majority's: it neither leads nor "
-    "serves reads; restart this node, which replays the log",
+    Trust.DIVERGED: "the replica's state differs from the majority's: it serves no reads, "
+    "and leads only where no other replica can; restart this node, which replays the log",
     Trust.DISPUTED: "the replicas' states differ and none has a majority: new records are "
     "not served; start all nodes",
 }
 
 _OF_HISTORIES = {
-    Trust.DIVERGED: "the replica's history differs from the majority's: it neither leads nor "
-    "serves reads",
+    Trust.DIVERGED: "the replica's history differs from the majority's: it serves no reads, "
+    "and leads only where no other replica can",
     Trust.DISPUTED: "the replicas' histories differ and none has a majority: these records are not "
     "served; start all nodes",
 }

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from raftlog.core.election import SLOW_DISK_PATIENCE
+from raftlog.core.election import PATIENCE
 from raftlog.core.messages import Heartbeat, HeartbeatReply
 from raftlog.core.raft import Raft
 from raftlog.core.ready import Role
@@ -135,7 +135,7 @@ def test_only_members_heard_lately_count_as_ahead() -> None:
 def test_a_group_of_one_is_led_however_slow_its_disk() -> None:
     member = Member(1, voters=1, terms=[1])
     member.raft.note_disk(keeps_up=False)
-    member.tick(2 * SLOW_DISK_PATIENCE * TIMING.election_ticks_min)
+    member.tick(2 * PATIENCE * TIMING.election_ticks_min)
     assert member.raft.role is Role.LEADER
     member.tick(5 * TIMING.election_ticks_min)
     assert member.raft.role is Role.LEADER
@@ -146,9 +146,9 @@ def test_a_follower_whose_disk_is_slow_tries_last_but_not_never() -> None:
     member.raft.note_disk(keeps_up=False)
     member.leader_lost(2, 1)
     member.raft.voters_reachable()
-    member.tick(SLOW_DISK_PATIENCE * TIMING.election_ticks_min - 1)
+    member.tick(PATIENCE * TIMING.election_ticks_min - 1)
     assert member.raft.role is Role.FOLLOWER
-    member.tick(SLOW_DISK_PATIENCE * TIMING.election_ticks_min)
+    member.tick(PATIENCE * TIMING.election_ticks_min)
     assert member.raft.role is Role.PRE_CANDIDATE
 
 

@@ -304,7 +304,7 @@ def test_after_a_restart_what_is_in_history_is_compared_as_before() -> None:
     histories = scene.topics[GroupId(1)].replica.histories
     asked = histories.ask()
     assert asked.point == compacted.index
-    histories.heard(asked)
+    histories.heard(asked, NodeId(2))
     assert histories.answer().digest == compacted.history_digest != b""
 
 

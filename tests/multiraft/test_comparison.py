@@ -51,7 +51,7 @@ class Group:
             sent = asker.ask()
             answer = Answer()
             if follower not in self.older:
-                self.replicas[follower].heard(sent)
+                self.replicas[follower].heard(sent, NodeId(leader))
                 answer = self.replicas[follower].answer()
             asker.answered(follower, answer, Membership(tuple(self.voters)))
         assert sent is not None
@@ -178,7 +178,7 @@ def test_the_next_leader_keeps_asking_and_ignores_older_agreement() -> None:
     assert group.trust == [DIVERGED, TRUSTED, TRUSTED]
     assert group.replicas[NodeId(1)].agreed_index == 20
     stale = group.replicas[NodeId(3)].ask()
-    group.replicas[NodeId(1)].heard(stale)
+    group.replicas[NodeId(1)].heard(stale, NodeId(3))
     assert group.trust == [DIVERGED, TRUSTED, TRUSTED]
 
 
@@ -202,7 +202,7 @@ def test_only_the_latest_points_are_kept_to_answer_for() -> None:
     for point in points:
         comparison.reached(point, GOOD, Offset(point))
     for point in points:
-        comparison.heard(Question(point=point))
+        comparison.heard(Question(point=point), NodeId(2))
         kept = point in points[-POINTS_KEPT:]
         assert comparison.answer() == (Answer(point, GOOD) if kept else Answer())
 
@@ -259,7 +259,7 @@ def test_heartbeats_carry_what_is_asked_and_answered_of_both_comparisons() -> No
 def test_a_leader_that_claims_an_agreement_far_ahead_ends_no_comparison() -> None:
     replica = Comparison(NodeId(1))
     replica.reached(LogIndex(10), GOOD, Offset(20))
-    replica.heard(Question(agreed_index=LogIndex(1 << 61), agreed_digest=BAD))
+    replica.heard(Question(agreed_index=LogIndex(1 << 61), agreed_digest=BAD), NodeId(2))
     assert replica.trust is TRUSTED
-    replica.heard(Question(agreed_index=LogIndex(10), agreed_digest=BAD))
+    replica.heard(Question(agreed_index=LogIndex(10), agreed_digest=BAD), NodeId(3))
     assert replica.trust is DIVERGED, "the next leader is heard"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+import pytest
+
 from raftlog.comparison import Trust, questions
 from raftlog.core.membership import Membership, MembershipAt, Memberships
 from raftlog.core.messages import Heartbeat
@@ -63,16 +65,23 @@ class Driver:
                 self.journal.written(states)
         return output
 
-    def lead(self) -> None:
+    def lead(self, term: int = 1) -> None:
         """Win an election by the vote of node 2."""
         raft = self.replica.raft
         while raft.role is Role.FOLLOWER:
             raft.tick()
-        for pre, term in ((True, 1), (False, 1)):
+        for pre in (True, False):
             self.advance()
             self.replica.step(vote_reply(self.replica, 2, term=term, pre=pre))
         self.advance()
         assert raft.role is Role.LEADER
+
+    def heartbeat(self) -> Heartbeat:
+        """What this leader sends next to node 2."""
+        for _ in range(TIMING.heartbeat_ticks):
+            self.replica.raft.tick()
+        sent = self.replica.advance().messages
+        return next(each for each in sent if isinstance(each, Heartbeat) and each.to == 2)
 
     def apply(self) -> Output:
         """Apply what is committed."""
@@ -90,11 +99,41 @@ def test_a_confirmed_read_is_dropped_if_the_entry_that_it_waits_for_shows_the_di
     replica.step(heartbeat_reply(replica, 2, read_round=1, last_index=1))
     assert driver.advance().reads == [], "its index is not applied yet"
     told = heartbeat(replica, 2, term=1)
-    replica.states.heard(questions(_with_agreement(told, 1, b"another"))[0])
+    replica.states.heard(questions(_with_agreement(told, 1, b"another"))[0], NodeId(3))
     output = driver.apply()
     assert (output.reads, output.reads_dropped) == ([], [7])
     assert output.state_trust is Trust.DIVERGED
-    assert replica.raft.role is Role.FOLLOWER
+    assert replica.raft.role is Role.LEADER, "only node 3 says so"
+
+
+@pytest.mark.parametrize("confirms", [True, False])
+def test_one_leader_s_word_stops_reads_and_no_election(confirms: bool) -> None:
+    """The replica leads, once the one that said so is gone, and asks the others."""
+    driver = Driver()
+    replica = driver.replica
+    driver.lead()
+    replica.step(acceptance(replica, 2, 1))
+    driver.advance()
+    driver.apply()
+    own = replica.state_hash
+    replica.step(_with_agreement(heartbeat(replica, 3, term=2), 1, b"another"))
+    driver.advance()
+    assert replica.diverged
+    for _ in range(2 * TIMING.election_ticks_min):
+        replica.raft.tick()
+    assert replica.raft.role is Role.FOLLOWER, "others go first"
+    driver.lead(term=3)
+    asked = driver.heartbeat()
+    assert (asked.hash_index, asked.agreed_index) == (1, 0)
+    answer = heartbeat_reply(replica, 2, last_index=1)
+    said = b"another" if confirms else own
+    replica.step(replace(answer, hash_index=LogIndex(1), state_hash=said))
+    driver.advance()
+    assert replica.diverged == confirms
+    assert replica.raft.role is (Role.FOLLOWER if confirms else Role.LEADER)
+    for _ in range(8 * TIMING.election_ticks_min * confirms):
+        replica.raft.tick()
+    assert replica.raft.role is (Role.FOLLOWER if confirms else Role.LEADER), "it tries no more"
 
 
 def test_a_change_of_the_state_is_reported_once() -> None:

@@ -37,7 +37,7 @@ def judge(
     local.replica.histories = histories or Comparison(HERE)
     for each in (states, histories):
         if each is not None and disputed is not None:
-            each.heard(disputed)
+            each.heard(disputed, NodeId(2))
     local.replica.note_damage(damaged=False)
 
 
