@@ -440,8 +440,12 @@ def imports_of(tree: ast.Module, known: frozenset[str]) -> Iterator[Import]:
     waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
     while waiting:
         node, inside = waiting.pop()
-        inner = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        waiting.extend((child, inner) for child in ast.iter_child_nodes(node))
+        inner = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        waiting.extend(
+            (child, inner)
+            for child in ast.iter_child_nodes(node)
+            if not isinstance(child, ast.expr)  # which holds no statement
+        )
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(target=alias.name, line=node.lineno, inside_function=inside)
