@@ -31,12 +31,13 @@ def tree_cpu_s(*pids: int) -> float:
     ended."""
     ticks: dict[int, int] = {}
     started: defaultdict[int, list[int]] = defaultdict(list)
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    for name in filter(str.isdigit, os.listdir("/proc")):
         try:
-            fields = stat.read_text().rpartition(")")[2].split()
+            with open(f"/proc/{name}/stat", "rb") as stat:
+                fields = stat.read().rpartition(b")")[2].split()
         except OSError:
             continue  # it has just ended
-        pid = int(stat.parent.name)
+        pid = int(name)
         started[int(fields[1])].append(pid)
         ticks[pid] = sum(map(int, fields[11:15]))  # its own, and that of children it has waited for
     total, waiting = 0, list(pids)
