@@ -128,12 +128,16 @@ class Member:
         self.disk_snapshot = max(base, snapshot)
         self.clock_us = 0
         """Its clock runs on while it is paused or down; ticks do not come then."""
+        self.changes = 0
+        """How often what it logged or applied has changed."""
         self.start()
 
     def start(self) -> None:
         """Start, or start again, from the disk: everything else is forgotten."""
         self.log = list(self.disk_log)
+        assert [e.index for e in self.log] == list(range(1, len(self.log) + 1))
         self.applied = self.log[: self.disk_snapshot]
+        self.changes += 1
         self.reads: list[ReadState] = []
         self.reads_dropped: list[int] = []
         self.outgoing: list[RaftMessage] = []
@@ -262,11 +266,14 @@ class Member:
 
     def _carry_out(self, ready: Ready) -> None:
         self.outputs.append(ready)
+        if ready.entries or ready.truncate_from is not None or ready.committed is not None:
+            self.changes += 1
         if ready.truncate_from is not None:
             assert ready.truncate_from <= len(self.log), "nothing there to truncate"
             del self.log[ready.truncate_from - 1 :]
+        first = len(self.log) + 1
         self.log.extend(ready.entries)
-        assert [entry.index for entry in self.log] == list(range(1, len(self.log) + 1))
+        assert [e.index for e in ready.entries] == list(range(first, len(self.log) + 1))
         for message in ready.messages:
             self._send(message)
         self.unsynced.append(ready)

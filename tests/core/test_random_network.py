@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from random import Random
 
 import pytest
@@ -11,6 +12,8 @@ from raftlog.errors import ChangeUnderWay, MemberBehind, NotLeader, Overloaded
 from tests.core.network import Network
 
 SEEDS = range(80)
+TURNS = 140
+LONG_TURNS = 400
 
 
 class Swarm:
@@ -168,15 +171,23 @@ class Swarm:
         )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", SEEDS)
-def test_safety_holds_under_faults_and_all_converge_when_they_end(seed: int) -> None:
-    """CHECKLIST 3, 13, 18, 24, 29."""
-    print(f"replay: .venv/bin/pytest 'tests/core/test_random_network.py' -k '{seed}]'")
+@cache
+def played(seed: int, turns: int) -> Swarm:
+    """A network after so many turns, healed."""
     swarm = Swarm(seed)
-    for _ in range(200):
+    for _ in range(turns):
         swarm.turn()
     swarm.heal()
+    return swarm
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("turns", [TURNS, pytest.param(LONG_TURNS, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_safety_holds_under_faults_and_all_converge_when_they_end(seed: int, turns: int) -> None:
+    """CHECKLIST 3, 13, 18, 24, 29."""
+    print(f"replay: .venv/bin/pytest tests/core/test_random_network.py -k '[{seed}-{turns}]'")
+    swarm = played(seed, turns)
     acknowledged, leader = swarm.network.checker.applied, swarm.network.leader
     assert leader is not None
     assert leader.applied == acknowledged, "nothing that was applied is lost"
@@ -187,10 +198,7 @@ def test_the_random_networks_do_real_work() -> None:
     """A stalled network must not pass: most seeds commit many commands, over several terms."""
     commands, terms, dropped, images, changes = 0, 0, 0, 0, 0
     for seed in range(10):
-        swarm = Swarm(seed)
-        for _ in range(200):
-            swarm.turn()
-        swarm.heal()
+        swarm = played(seed, TURNS)
         commands += len(swarm.network.checker.applied)
         terms += max(swarm.network.checker.leaders)
         dropped += swarm.dropped
