@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from raftlog.spark.epoch_ends import Found, last_up_to
 
 Log = list[tuple[str, int]]
@@ -22,8 +20,12 @@ def seeking(log: Log, asked: list[tuple[int, int]]):
     return seek
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_the_last_record_up_to_an_epoch_is_the_one_that_a_scan_finds(seed: int) -> None:
+def test_the_last_record_up_to_an_epoch_is_the_one_that_a_scan_finds() -> None:
+    for seed in range(20):
+        _is_the_one_that_a_scan_finds(seed)
+
+
+def _is_the_one_that_a_scan_finds(seed: int) -> None:
     rng = random.Random(seed)
     epochs = {"me": 0, "you": 0}
     log: Log = []

@@ -33,10 +33,13 @@ def _same(log: LogView, entries: list[Entry], base: int = 0) -> None:
         assert log.fit(base + 1, entries_max=10**6, bytes_max=total) == whole
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_the_view_answers_like_a_list_of_entries(seed: int) -> None:
+def test_the_view_answers_like_a_list_of_entries() -> None:
     """CHECKLIST 1."""
-    print(f"replay: .venv/bin/pytest tests/core/test_log_view.py -k 'list_of_entries and {seed}]'")
+    for seed in range(20):
+        _answers_like_a_list(seed)
+
+
+def _answers_like_a_list(seed: int) -> None:
     random = Random(seed)
     entries: list[Entry] = []
     log = LogView()
@@ -55,9 +58,12 @@ def test_the_view_answers_like_a_list_of_entries(seed: int) -> None:
         assert restored.fingerprint() == log.fingerprint()
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_the_view_answers_like_a_list_whatever_is_dropped(seed: int) -> None:
-    print(f"replay: .venv/bin/pytest tests/core/test_log_view.py -k 'is_dropped and {seed}]'")
+def test_the_view_answers_like_a_list_whatever_is_dropped() -> None:
+    for seed in range(20):
+        _answers_like_a_list_with_drops(seed)
+
+
+def _answers_like_a_list_with_drops(seed: int) -> None:
     random = Random(seed)
     entries: list[Entry] = []
     log, base = LogView(), 0

@@ -47,18 +47,26 @@ def _is_called(node: ast.expr, name: str) -> bool:
     )
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda path: path.name)
-def test_the_tests_of_the_core_use_its_documented_surface(file: Path) -> None:
-    tree = ast.parse(file.read_text(encoding="utf-8"))
+@pytest.fixture(scope="module")
+def trees() -> dict[str, ast.Module]:
+    return {file.name: ast.parse(file.read_text(encoding="utf-8")) for file in FILES}
+
+
+def test_the_tests_of_the_core_use_its_documented_surface(trees: dict[str, ast.Module]) -> None:
     named = _named()
-    assert [f"{name}, line {line}" for line, name in _used(tree) if name not in named] == []
+    assert [
+        f"{file}, line {line}: {name}"
+        for file, tree in trees.items()
+        for line, name in _used(tree)
+        if name not in named
+    ] == []
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda path: path.name)
-def test_the_tests_of_the_core_look_into_nothing_private(file: Path) -> None:
+def test_the_tests_of_the_core_look_into_nothing_private(trees: dict[str, ast.Module]) -> None:
     private = [
-        f"{ast.unparse(node)}, line {node.lineno}"
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        f"{file}, line {node.lineno}: {ast.unparse(node)}"
+        for file, tree in trees.items()
+        for node in ast.walk(tree)
         if isinstance(node, ast.Attribute)
         and node.attr.startswith("_")
         and not node.attr.startswith("__")

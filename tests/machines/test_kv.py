@@ -316,8 +316,12 @@ def test_the_state_at_every_kept_index_is_what_it_was_then(
         assert sorted(after.values()) == store.pairs(), "the changes lead to what is there now"
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_a_machine_made_from_its_state_goes_on_as_the_same(seed: int) -> None:
+def test_a_machine_made_from_its_state_goes_on_as_the_same() -> None:
+    for seed in range(20):
+        _goes_on_as_the_same(seed)
+
+
+def _goes_on_as_the_same(seed: int) -> None:
     limits = KvLimits(keys_max=6, bytes_max=20, sessions_max=3)
     chance, store = Random(seed), Store(limits)
     again = KvMachine.restore(INFO, store.machine.state(), limits)

@@ -273,8 +273,12 @@ def test_a_deleted_group_has_no_placement() -> None:
     assert cluster.place(1, 2, group=CONTROLLER_GROUP) == GroupPlaced(generation=1)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_a_state_is_restored_as_it_was_and_goes_on_alike(seed: int) -> None:
+def test_a_state_is_restored_as_it_was_and_goes_on_alike() -> None:
+    for seed in range(20):
+        _goes_on_alike(seed)
+
+
+def _goes_on_alike(seed: int) -> None:
     random = Random(seed)
     cluster = Cluster()
 
