@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -71,12 +72,17 @@ def test_every_test_that_guards_a_dangerous_rule_exists() -> None:
 def _runs_in_make_test(path: Path, function: str) -> bool:
     if path.suffix == ".txt":
         return True  # a dialogue
-    found = [
+    return any(not is_long for name, is_long in _tests(path) if function in ("", name))
+
+
+@cache
+def _tests(path: Path) -> list[tuple[str, bool]]:
+    """The tests of a file, and which of them are long versions."""
+    return [
         (node.name, any(ast.unparse(each)[-9:] == "mark.soak" for each in node.decorator_list))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
     ]
-    return any(not is_long for name, is_long in found if function in ("", name))
 
 
 def _functions(path: Path) -> set[str]:

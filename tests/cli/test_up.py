@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,8 +19,8 @@ from raftlog.core.types import NodeId
 from raftlog.errors import ExitCode, NodesNotReady
 from tests.client.members_scene import MembersScene, scene
 
-STAYS = "import sys; sys.stdin.read()"
-ENDS = "import sys; print('no memory', file=sys.stderr); sys.exit(8)"
+STAYS = "read line"
+ENDS = "echo no memory >&2; exit 8"
 
 
 @pytest.fixture
@@ -41,7 +40,7 @@ def running(cluster: MembersScene, folder: Path, programs: dict[int, str]) -> Ru
         with log.open("wb") as out:
             found.log_starts[node] = 0
             found.children[node] = subprocess.Popen(
-                [sys.executable, "-c", program], stdin=subprocess.PIPE, stderr=out
+                ["sh", "-c", program], stdin=subprocess.PIPE, stderr=out
             )
     return found
 

@@ -21,7 +21,7 @@ NOBODY = "127.0.0.1:1"
 KEY = EpochKey(writer="w", query_id="w", run="r", epoch=0, streaming=True)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
     """Untyped, because a checker would refuse these calls."""
     with raftlog.connect(NOBODY) as client:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from random import Random
 
 import pytest
@@ -41,7 +42,8 @@ def replica(seed: int) -> TopicScene:
     return scene
 
 
-def ahead() -> TopicScene:
+@cache
+def sender() -> TopicScene:
     """A replica that has gone on: another point was compacted, and a stage is open there."""
     scene = replica(1)
     scene.term = Term(2)
@@ -61,28 +63,29 @@ def behind() -> TopicScene:
     return scene
 
 
-SENDER = ahead()
-SENT = files_of(SENDER.fs, FOLDER)
+@cache
+def sent() -> dict[str, bytes]:
+    return files_of(sender().fs, FOLDER)
 
 
 def incoming(fs: MemoryFileSystem) -> tuple[Incoming, Image, list[Missing]]:
     receiver = Incoming(fs, FOLDER, TOPIC)
     own = read_image(fs, FOLDER).image
-    image = wanted_image(SENDER.image, own)
-    snapshot_bytes = len(SENT[SENDER.image.snapshots[-1].name])
+    image = wanted_image(sender().image, own)
+    snapshot_bytes = len(sent()[sender().image.snapshots[-1].name])
     return receiver, image, receiver.begin(image, own.names(), snapshot_bytes)
 
 
 def test_a_received_image_is_the_replicas_next_one() -> None:
     own = read_image(behind().fs, FOLDER).image
-    assert wanted_image(SENDER.image, own).generation == own.generation + 1
+    assert wanted_image(sender().image, own).generation == own.generation + 1
 
 
 def received(fs: MemoryFileSystem) -> Image:
     """Receive everything that is missing."""
     receiver, image, missing = incoming(fs)
     for name, position, _ in missing:
-        receiver.write(name, position, SENT[name][position:])
+        receiver.write(name, position, sent()[name][position:])
         assert receiver.finish(name) is None
     return image
 
@@ -95,7 +98,7 @@ def opened(fs: MemoryFileSystem) -> tuple[Image, GroupLog]:
     put_in_place(fs, FOLDER, image.base, image.fresh_log)
     log = GroupLog.open(fs, FOLDER, TOPIC.group, SMALL, base=image.base)
     state = read_snapshot(fs, FOLDER, TOPIC.group, image.snapshots[-1])
-    assert restored(TOPIC, state).machine.fingerprint() == SENDER.fingerprints[image.index]
+    assert restored(TOPIC, state).machine.fingerprint() == sender().fingerprints[image.index]
     assert image.names() <= set(fs.list(FOLDER))
     return image, log
 
@@ -103,14 +106,14 @@ def opened(fs: MemoryFileSystem) -> tuple[Image, GroupLog]:
 def test_only_what_is_not_here_is_received() -> None:
     scene = behind()
     _, image, missing = incoming(scene.fs)
-    newest = SENDER.image.snapshots[-1]
+    newest = sender().image.snapshots[-1]
     assert image.base == (newest.index, newest.term)
-    assert image.history == (scene.image.history[0], SENDER.image.history[1])
-    assert image.stages == (scene.image.stages[0], SENDER.image.stages[1])
+    assert image.history == (scene.image.history[0], sender().image.history[1])
+    assert image.stages == (scene.image.stages[0], sender().image.stages[1])
     assert {each.name for each in missing} == {
         newest.name,
-        SENDER.image.stages[1].name,
-        SENDER.image.history[1].name,
+        sender().image.stages[1].name,
+        sender().image.history[1].name,
     }
 
 
@@ -119,7 +122,7 @@ def test_the_image_takes_the_place_of_image_and_log() -> None:
     image = received(fs)
     install(fs, FOLDER, TOPIC.group, image)
     found, log = opened(fs)
-    assert (found.index, found.generation) == (SENDER.image.index, 2)
+    assert (found.index, found.generation) == (sender().image.index, 2)
     assert (log.base_index, log.base_term) == image.base
     assert log.last_index == log.base_index, "what was never committed is gone"
     log.append(entries(log.last_index + 1, log.last_index + 3, term=2))
@@ -135,7 +138,7 @@ def test_what_was_received_before_a_break_is_not_received_again() -> None:
     fs = behind().fs
     receiver, _, missing = incoming(fs)
     name, _, byte_count = max(missing, key=lambda each: each.byte_count)
-    receiver.write(name, 0, SENT[name][:100])
+    receiver.write(name, 0, sent()[name][:100])
     fs.open(f"{FOLDER}/{INCOMING_PREFIX}history-of-another-image", create=True).close()
     opened(fs)[1].close()  # a restart
     receiver, _, missing = incoming(fs)
@@ -150,7 +153,7 @@ def test_a_byte_that_is_not_the_senders_is_found_wherever_it_is() -> None:
     fs = behind().fs
     receiver, _, missing = incoming(fs)
     for name, _, byte_count in missing:
-        data = SENT[name]
+        data = sent()[name]
         for position in [*range(0, byte_count, 7), byte_count - 1]:
             receiver.write(name, 0, flipped(data, position))
             assert receiver.finish(name) is not None, (name, position)
@@ -166,12 +169,12 @@ def test_a_byte_that_is_not_the_senders_is_found_wherever_it_is() -> None:
 def test_history_whose_records_are_not_those_that_the_manifest_means_is_refused() -> None:
     """The file is whole: only the digest of its records tells it."""
     fs = behind().fs
-    kept, sent = SENDER.image.history
-    image = replace(SENDER.image, history=(kept, replace(sent, digest=kept.digest)))
+    kept, other = sender().image.history
+    image = replace(sender().image, history=(kept, replace(other, digest=kept.digest)))
     receiver = Incoming(fs, FOLDER, TOPIC)
-    receiver.begin(image, read_image(fs, FOLDER).image.names(), len(SENT[sent.name]))
-    receiver.write(sent.name, 0, SENT[sent.name])
-    refused = receiver.finish(sent.name)
+    receiver.begin(image, read_image(fs, FOLDER).image.names(), len(sent()[other.name]))
+    receiver.write(other.name, 0, sent()[other.name])
+    refused = receiver.finish(other.name)
     assert isinstance(refused, CorruptFile)
     assert "are not those that its manifest means" in refused.problem
 
@@ -180,9 +183,9 @@ def test_a_snapshot_of_another_machine_is_refused_though_its_file_is_whole() -> 
     fs = behind().fs
     another = KvInfo(group=TOPIC.group, voters=TOPIC.voters, created_us=0, rules=1)
     receiver = Incoming(fs, FOLDER, another)
-    newest = SENDER.image.snapshots[-1]
-    receiver.begin(SENDER.image, SENDER.image.names() - {newest.name}, len(SENT[newest.name]))
-    receiver.write(newest.name, 0, SENT[newest.name])
+    newest = sender().image.snapshots[-1]
+    receiver.begin(sender().image, sender().image.names() - {newest.name}, len(sent()[newest.name]))
+    receiver.write(newest.name, 0, sent()[newest.name])
     refused = receiver.finish(newest.name)
     assert isinstance(refused, CorruptFile)
     assert refused.problem == "it is the state of another machine"
@@ -251,10 +254,10 @@ def test_a_crash_anywhere_leaves_the_former_or_the_new(
                 image = received(fs)
         install(fs, FOLDER, TOPIC.group, image)
         found, log = opened(fs)
-        assert (found.index, log.last_index) == (SENDER.image.index, SENDER.image.index)
+        assert (found.index, log.last_index) == (sender().image.index, sender().image.index)
         log.close()
     assert number > 8
-    assert failure is DiskFull or seen == {own, SENDER.image.index}
+    assert failure is DiskFull or seen == {own, sender().image.index}
 
 
 def test_a_log_made_afresh_that_no_manifest_names_is_removed() -> None:

@@ -24,7 +24,7 @@ from raftlog.machines.group_info import CONTROLLER
 from raftlog.multiraft.groups import OpenedGroup, Quarantine
 from raftlog.storage.log import GroupLog
 from tests.compaction.topic_scene import FOLDER, SMALL, TopicScene
-from tests.image.test_incoming import SENDER, SENT, Killed, failing_at, replica
+from tests.image.test_incoming import Killed, failing_at, replica, sender, sent
 from tests.machines.scenes import TOPIC
 from tests.multiraft.compaction_scene import Scene
 from tests.storage.disks import FOLDER as DISK
@@ -89,17 +89,17 @@ def outvoted_replica() -> tuple[TopicScene, Image]:
     """A replica whose first history file has other records than the sender's, by its digest, and
     the sender's image, received."""
     scene = replica(3)
-    while scene.log.last_index < SENDER.image.index:
+    while scene.log.last_index < sender().image.index:
         scene.append()
     first = scene.image.history[0]
     scene.image = replace(scene.image, history=(replace(first, digest=b"another digest.."),))
     write_image(scene.fs, FOLDER, scene.image)
     receiver = Incoming(scene.fs, FOLDER, TOPIC)
     own = read_image(scene.fs, FOLDER).image
-    image = wanted_image(SENDER.image, own)
-    snapshot_bytes = len(SENT[SENDER.image.snapshots[-1].name])
+    image = wanted_image(sender().image, own)
+    snapshot_bytes = len(sent()[sender().image.snapshots[-1].name])
     for name, position, _ in receiver.begin(image, own.names(), snapshot_bytes):
-        receiver.write(name, position, SENT[name][position:])
+        receiver.write(name, position, sent()[name][position:])
         assert receiver.finish(name) is None
     scene.log.close()
     return scene, image
@@ -122,7 +122,7 @@ def test_a_rebuild_replaces_every_file_that_differs_keeps_the_log_and_what_it_re
     former, last = scene.image, scene.log.last_index
     rebuild(scene.fs, FOLDER, image, former.base)
     found, end = opened(scene)
-    assert (found.history, found.index) == (SENDER.image.history, SENDER.image.index)
+    assert (found.history, found.index) == (sender().image.history, sender().image.index)
     assert (found.base, end) == (former.base, last), "the log is as good as any"
     kept = KEPT_PREFIX + former.history[0].name
     assert kept in scene.fs.list(FOLDER)
@@ -167,7 +167,7 @@ def test_a_crash_in_a_rebuild_leaves_the_former_image_or_the_new(
             rebuild(scene.fs, FOLDER, image, former.base)
         found, end = opened(scene)
         assert end == last
-        assert found.history in (former.history, SENDER.image.history)
+        assert found.history in (former.history, sender().image.history)
         assert not finished or KEPT_PREFIX + former.history[0].name in scene.fs.list(FOLDER)
         seen.add(found.index)
     assert seen == {former.index, image.index} if failure is Killed else {image.index}
