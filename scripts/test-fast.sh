@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Run all tests that need neither Java, started nodes nor hundreds of seeds and are not marked slow:
-# about two minutes on two cores. Flags go to pytest, for example -k election.
+# about a minute on two busy cores. Property tests try a quarter of the examples that make test tries.
+# Flags go to pytest, for example -k election.
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 need_venv
 unset PYTHONDONTWRITEBYTECODE # or every run would compile all tests again, a fifth of its time
 started=$SECONDS
 status=0
 $VENV/bin/python -m pytest -q -n 2 --dist worksteal tests --ignore tests/cluster --ignore tests/spark \
-    -m "not cluster and not slow and not simulation and not soak" "$@" ||
+    -m "not cluster and not slow and not simulation and not soak" --fewer-examples 4 "$@" ||
     status=$?
 say "fast tests: $((SECONDS - started)) s"
 exit $status

@@ -10,6 +10,8 @@ import gc
 import os
 import signal
 from collections.abc import Collection, Generator, Iterator
+from contextlib import nullcontext
+from functools import cache
 from pathlib import Path
 
 import hypothesis
@@ -21,6 +23,8 @@ from tests.cluster.kept import Kept
 from tests.costs import UNLISTED_S, Costs, file_cost_s
 
 SLOW_FOLDERS = ("cluster", "spark")
+EXAMPLES_MIN = 5
+"""Property tests try so many at least, whatever --fewer-examples divides."""
 GARBAGE_OBJECTS = 5_000
 """So many new objects before the garbage collector looks for garbage; 700 are usual."""
 
@@ -44,6 +48,9 @@ fork_server.install()
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--strict-costs", action="store_true", help="fail if a test costs too much")
     parser.addoption("--costs-file", help="write the processor seconds of each test to this file")
+    parser.addoption(
+        "--fewer-examples", type=int, default=1, help="divide property tests' examples by this"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -67,21 +74,15 @@ HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @pytest.fixture(autouse=True)
-def _signals_as_before() -> Iterator[None]:
-    """With a handler left behind, neither pytest nor the processes that it forks could be ended."""
+def _around_each_test(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests of how processes start have theirs started as users do, and each test leaves the
+    handlers of signals as they were: with another one left behind, neither pytest nor the processes
+    that it forks could be ended."""
+    starts = request.node.get_closest_marker("from_nothing") is not None
     before = [signal.getsignal(number) for number in HEARD]
-    yield
+    with fork_server.from_nothing() if starts else nullcontext():
+        yield
     assert [signal.getsignal(number) for number in HEARD] == before
-
-
-@pytest.fixture(autouse=True)
-def _started_from_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Tests of how processes start have theirs started as users do."""
-    if request.node.get_closest_marker("from_nothing") is None:
-        yield
-        return
-    with fork_server.from_nothing():
-        yield
 
 
 @pytest.fixture(scope="session")
@@ -110,16 +111,29 @@ def signals_heard() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the slow folders' tests, and order all (see the module)."""
+    """Mark the slow folders' tests, shorten property tests if told to, and order all (see the
+    module)."""
     for item in items:
-        folder = _folder(item)
+        folder = _folder(item.path)
         if folder in SLOW_FOLDERS:
             item.add_marker(getattr(pytest.mark, folder))
+    if (fewer := config.getoption("fewer_examples")) > 1:
+        _give_fewer_examples(items, fewer)
     if hasattr(config, "workerinput"):
         places = running_order({item.path for item in items})
         items.sort(key=lambda item: places[item.path])
     else:
-        items.sort(key=lambda item: ("", *SLOW_FOLDERS).index(_folder(item)))
+        items.sort(key=lambda item: ("", *SLOW_FOLDERS).index(_folder(item.path)))
+
+
+def _give_fewer_examples(items: Collection[pytest.Item], fewer: int) -> None:
+    """There is no public way to change a number that the test itself gives."""
+    functions = {getattr(item, "obj", None) for item in items}
+    for test in filter(hypothesis.is_hypothesis_test, functions):
+        own = test._hypothesis_internal_use_settings  # type: ignore[union-attr]
+        examples = max(min(EXAMPLES_MIN, own.max_examples), own.max_examples // fewer)
+        settings = hypothesis.settings(own, max_examples=examples)
+        test._hypothesis_internal_use_settings = settings  # type: ignore[union-attr]
 
 
 def running_order(files: Collection[Path]) -> dict[Path, float]:
@@ -150,6 +164,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByFile | 
     return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
-def _folder(item: pytest.Item) -> str:
-    parts = Path(item.path).relative_to(Path(__file__).parent).parts
+@cache
+def _folder(file: Path) -> str:
+    parts = file.relative_to(Path(__file__).parent).parts
     return parts[0] if parts[0] in SLOW_FOLDERS else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
+from functools import cache
 from typing import get_args
 
 import pytest
@@ -93,6 +94,8 @@ PEER_TYPES = (
 HEADERS = values_of(BatchHeader)
 
 
+_values = cache(values_of)
+
 # ---------------------------------------------------------------- commands
 
 
@@ -105,17 +108,15 @@ def test_the_peer_messages_tested_here_are_all_peer_messages():
 
 
 @pytest.mark.parametrize("kind", COMMAND_TYPES, ids=lambda kind: kind.__name__)
-def test_a_command_survives_the_log(kind: type):
-    @settings(max_examples=12)
-    @given(values_of(kind), HEADERS)
-    def check(command: Command, header: BatchHeader):
-        has_batch = isinstance(command, (Append, Stage))
-        data = encode_command(command, header if has_batch else None)
-        assert decode_command(data) == command
-        if has_batch:
-            assert decode_batch_header(data) == header
-
-    check()
+@settings(max_examples=12)
+@given(data=st.data())
+def test_a_command_survives_the_log(kind: type, data: st.DataObject):
+    command = data.draw(_values(kind))
+    header = data.draw(HEADERS) if isinstance(command, (Append, Stage)) else None
+    encoded = encode_command(command, header)
+    assert decode_command(encoded) == command
+    if header is not None:
+        assert decode_batch_header(encoded) == header
 
 
 @given(BOUNDS)
@@ -166,32 +167,26 @@ def _append() -> Append:
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=lambda call: call.name)
-def test_a_request_survives_the_wire(call: Call):
-    bodies = st.binary(max_size=20) if isinstance(call, BodyCall) else st.just(b"")
-
-    @settings(max_examples=12)
-    @given(values_of(call.request), bodies)
-    def check(request, body: bytes):
-        found, found_body = decode_request(call, encode_request(call, request, body))
-        assert found == request
-        assert found_body == body
-        assert type(found_body) is bytes
-
-    check()
+@settings(max_examples=12)
+@given(data=st.data())
+def test_a_request_survives_the_wire(call: Call, data: st.DataObject):
+    request = data.draw(_values(call.request))
+    body = data.draw(st.binary(max_size=20)) if isinstance(call, BodyCall) else b""
+    found, found_body = decode_request(call, encode_request(call, request, body))
+    assert found == request
+    assert found_body == body
+    assert type(found_body) is bytes
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=lambda call: call.name)
-def test_a_reply_survives_the_wire(call: Call):
-    bodies = st.lists(st.binary(max_size=20), max_size=3) if call is READ else st.just(b"")
-
-    @settings(max_examples=12)
-    @given(values_of(call.reply), bodies)
-    def check(reply, body):
-        found, found_body = decode_reply(call, encode_reply(call, reply, body))
-        assert found == reply
-        assert found_body == b"".join(body) if body else not found_body
-
-    check()
+@settings(max_examples=12)
+@given(data=st.data())
+def test_a_reply_survives_the_wire(call: Call, data: st.DataObject):
+    reply = data.draw(_values(call.reply))
+    body = data.draw(st.lists(st.binary(max_size=20), max_size=3)) if call is READ else b""
+    found, found_body = decode_reply(call, encode_reply(call, reply, body))
+    assert found == reply
+    assert found_body == b"".join(body) if body else not found_body
 
 
 def test_a_peer_makes_no_digest_as_long_as_a_frame():
