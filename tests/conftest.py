@@ -13,6 +13,7 @@ from collections.abc import Collection, Generator, Iterator
 from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -118,7 +119,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if folder in SLOW_FOLDERS:
             item.add_marker(getattr(pytest.mark, folder))
     if (fewer := config.getoption("fewer_examples")) > 1:
-        _give_fewer_examples(items, fewer)
+        give_fewer_examples(items, fewer)
     if hasattr(config, "workerinput"):
         places = running_order({item.path for item in items})
         items.sort(key=lambda item: places[item.path])
@@ -126,14 +127,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: ("", *SLOW_FOLDERS).index(_folder(item.path)))
 
 
-def _give_fewer_examples(items: Collection[pytest.Item], fewer: int) -> None:
-    """There is no public way to change a number that the test itself gives."""
+def give_fewer_examples(items: Collection[Any], fewer: int) -> None:
+    """Divide the examples of property tests. Hypothesis has no public way to change a number that
+    the test itself gives."""
     functions = {getattr(item, "obj", None) for item in items}
     for test in filter(hypothesis.is_hypothesis_test, functions):
-        own = test._hypothesis_internal_use_settings  # type: ignore[union-attr]
+        own = test._hypothesis_internal_use_settings
         examples = max(min(EXAMPLES_MIN, own.max_examples), own.max_examples // fewer)
         settings = hypothesis.settings(own, max_examples=examples)
-        test._hypothesis_internal_use_settings = settings  # type: ignore[union-attr]
+        test._hypothesis_internal_use_settings = settings
 
 
 def running_order(files: Collection[Path]) -> dict[Path, float]:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
+from subprocess import PIPE
+from types import SimpleNamespace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests import costs
+from tests.bench.processes import cpu_s
+from tests.conftest import give_fewer_examples
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -49,3 +56,30 @@ def test_every_listed_test_exists() -> None:
 )
 def test_the_parameters_of_a_test_are_counted_together(nodeid: str, function: str) -> None:
     assert costs.function_of(nodeid) == function
+
+
+def test_what_a_child_takes_counts_while_it_runs_and_after_it_has_ended() -> None:
+    before_s = costs._everything_s()
+    busy = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo done; read line"
+    with subprocess.Popen(["sh", "-c", busy], stdin=PIPE, stdout=PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        child_s = cpu_s(child.pid)
+        running_s = costs._everything_s()
+    assert child_s > 0.02
+    assert running_s - before_s > child_s / 2, "the kernel counts in steps of 10 ms"
+    assert costs._everything_s() - before_s > child_s / 2
+
+
+def test_fewer_examples_are_a_part_of_those_that_a_test_names() -> None:
+    tried: list[float] = []
+
+    @settings(max_examples=80)
+    @given(st.floats())
+    def check(value: float) -> None:
+        tried.append(value)
+
+    same = SimpleNamespace(obj=check)  # as two sets of parameters of one test
+    give_fewer_examples([same, same, SimpleNamespace(obj=None)], 4)
+    check()
+    assert len(tried) == 20
