@@ -13,6 +13,7 @@ import itertools
 import re
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any, AnyStr, NamedTuple
@@ -101,6 +102,10 @@ def _value(node: ast.expr, names: dict[str, Any]) -> Any:
             return getattr(re, flag)
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             return _value(left, names) + _value(right, names)
+        case ast.JoinedStr(values=parts):
+            return "".join(map(partial(_value, names=names), parts))
+        case ast.FormattedValue(value=value, conversion=-1, format_spec=None):
+            return _value(value, names)
     raise ValueError(f"{ast.unparse(node)} is not known when the module is loaded")
 
 

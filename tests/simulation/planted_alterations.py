@@ -120,13 +120,16 @@ def schema_missing_from_the_snapshot() -> Any:
 
 def later_column_read_as_zero() -> Any:
     """A column that a record's version lacks is read as a value."""
-    original = batch_codec.nulls
+    original = batch_codec._missing
 
-    def nulls(length: int, kind: pa.DataType) -> Any:
-        zeros = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-        return pa.array([0] * length, kind) if zeros else original(length, kind)
+    def zeros(column: Any) -> Any:
+        is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+        return pa.array([0] * len(column), column.type) if is_number else column
 
-    return replaced(batch_codec, "nulls", nulls)
+    def missing(header: Any, fields: Any) -> Any:
+        return {number: zeros(column) for number, column in original(header, fields).items()}
+
+    return replaced(batch_codec, "_missing", missing)
 
 
 def columns_found_by_name() -> Any:
