@@ -18,9 +18,11 @@ from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
 from tests.multiraft.compaction_scene import topic_of
+from tests.multiraft.leading import disk_of_topics
+from tests.multiraft.test_hostile_peers import append
 from tests.multiraft.test_image_fetch import Wire
 from tests.multiraft.test_quarantine import flip
-from tests.multiraft.test_refused_messages import NODES, Driver, follower
+from tests.multiraft.test_refused_messages import NODES, Driver, follower, started
 from tests.storage.memory import MemoryFileSystem
 
 GROUP, HERE, SOURCE = GroupId(1), NodeId(1), NodeId(2)
@@ -131,3 +133,17 @@ def test_what_a_fetch_received_that_nobody_goes_on_with_is_removed() -> None:
     assert received(disk), "the fetch had ended since the round before"
     tick(ROUND_TICKS)
     assert not received(disk)
+
+
+def test_a_replica_needs_no_image_of_what_it_has_applied_or_its_log_holds() -> None:
+    """Only time is missing then: by an image it would lose what it has beyond."""
+    multiraft, driver = started(disk_of_topics(1))
+    local = multiraft.replicas[GROUP]
+    multiraft.receive(SOURCE, [append(GROUP, SOURCE, count=3, commit_index=1)])
+    driver.run()
+    assert (local.replica.applied_index, local.raft.log.last_index) == (1, 3)
+    needed = {
+        (index, term): local.needs_image(LogIndex(index), Term(term))
+        for index, term in [(1, 1), (1, 2), (2, 1), (3, 1), (3, 2), (4, 1)]
+    }
+    assert {what for what, needs in needed.items() if needs} == {(3, 2), (4, 1)}

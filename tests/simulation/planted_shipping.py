@@ -6,14 +6,8 @@ from typing import Any
 
 from raftlog.image.incoming import Incoming
 from raftlog.multiraft import groups, image_fetch
-from raftlog.multiraft.local_replica import LocalReplica
 from tests.simulation.planting import both, replaced
 from tests.storage.memory import MemoryFile
-
-
-def image_taken_whatever_is_here() -> Any:
-    """A replica takes an image though it has applied more, or its log has that entry."""
-    return replaced(LocalReplica, "needs_image", lambda self, index, term: True)
 
 
 def image_not_synced() -> Any:
@@ -41,7 +35,6 @@ def install_not_finished() -> Any:
 
 
 SHIPPING_BUGS = (
-    image_taken_whatever_is_here,
     image_not_synced,
     received_files_not_checked,
     install_not_finished,
