@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from raftlog.client import reader as reader_module
 from raftlog.client.connection import Connection
 from raftlog.client.reader import TopicReader
 from raftlog.config import ClientSettings
@@ -177,18 +178,19 @@ def test_a_read_gives_each_record_as_it_was_written(
     assert found == [{name: each.row()[name] for name in columns} for each in records[start:end]]
 
 
+@pytest.mark.parametrize("part", [16, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_batch_that_the_name_of_its_writer_makes_large_comes_in_pieces(
-    replica: tuple[Replica, Connection],
+    replica: tuple[Replica, Connection], monkeypatch: pytest.MonkeyPatch, part: int
 ) -> None:
     """One long name and records of nulls are few bytes in the log, and gigabytes as a column."""
+    monkeypatch.setattr(reader_module, "_PIECE_BYTES", reader_module._PIECE_BYTES // part)
+    count = BATCH_ROWS_MAX // part
     served, connection = replica
     schema = schema_of("ok BOOLEAN")
-    rows = pa.RecordBatch.from_arrays(
-        [pa.nulls(BATCH_ROWS_MAX, pa.bool_())], schema=arrow_schema(schema)
-    )
+    rows = pa.RecordBatch.from_arrays([pa.nulls(count, pa.bool_())], schema=arrow_schema(schema))
     encoded = encode_batch(rows, schema, "zstd")
     writer = TEXT_CHARACTERS_MAX * "\N{GRINNING FACE}"
-    counts = array("q", [BATCH_ROWS_MAX // 2] * 2)
+    counts = array("q", [count // 2] * 2)
     several = Runs(
         counts=counts,
         timestamps_us=array("q", [0, 1]),
@@ -197,16 +199,16 @@ def test_a_batch_that_the_name_of_its_writer_makes_large_comes_in_pieces(
         writers=array("q", [0, 1]),
         names=(writer, "short"),
     )
-    one = Runs.of_one(count=BATCH_ROWS_MAX, timestamp_us=0, term=1, epoch=0, writer=writer)
+    one = Runs.of_one(count=count, timestamp_us=0, term=1, epoch=0, writer=writer)
     for runs in (one, several):
         reply = BatchReply(start=Offset(0), batch=encoded.header, runs=runs)
-        served.frames = [Frame(0, BATCH_ROWS_MAX, encode_reply(READ, reply, encoded.body))]
+        served.frames = [Frame(0, count, encode_reply(READ, reply, encoded.body))]
         reader = TopicReader(
             connection, replace(TOPIC, schema=schema), columns=["_offset", "_writer"]
         )
         end = 0
         with arrow_memory() as pool:
-            mark = Offset(BATCH_ROWS_MAX)
+            mark = Offset(count)
             for piece in reader.batches(Offset(0), mark, mark=mark):
                 piece.validate(full=True)
                 offsets, writers = piece.columns
@@ -214,8 +216,8 @@ def test_a_batch_that_the_name_of_its_writer_makes_large_comes_in_pieces(
                 end += piece.num_rows
                 assert writers[0].as_py() == writer or runs is several
                 del piece, offsets, writers
-            assert pool.max_memory() <= 2 * BATCH_DECODED_BYTES_MAX
-        assert end == BATCH_ROWS_MAX
+            assert pool.max_memory() <= 2 * BATCH_DECODED_BYTES_MAX // part
+        assert end == count
 
 
 def test_a_batch_that_later_columns_make_large_comes_in_pieces(
