@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -168,11 +168,11 @@ class TokenFile:
             before = self._known.before
             came = [found[key] for key in found.keys() - before.keys()]
             on_change(came, [before[key] for key in before.keys() - found.keys()])
-            self._uses.write_soon()  # without those of tokens that went
+            self._uses.keep(_ids(found))
             return found
 
         self._known = Latest([str(file)], later, on_problem, first=partial(_by_digest, file))
-        self._uses = TokenUses(uses_file(file), self._ids, on_uses_lost)
+        self._uses = TokenUses(uses_file(file), _ids(self._known.before), on_uses_lost)
 
     def caller(self, token: str) -> Caller | None:
         """Whose token it is; None: nobody's, or it has ended."""
@@ -185,8 +185,9 @@ class TokenFile:
             groups=frozenset(map(token_group, known.groups)),
         )
 
-    def _ids(self) -> list[str]:
-        return [each.id for each in self._known.before.values()]
+
+def _ids(tokens: Mapping[str, KnownToken]) -> list[str]:
+    return [each.id for each in tokens.values()]
 
 
 def _by_digest(file: Path) -> dict[str, KnownToken]:

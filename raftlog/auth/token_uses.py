@@ -58,13 +58,11 @@ def latest(uses: Iterable[Mapping[str, datetime]]) -> dict[str, datetime]:
 class TokenUses:
     """The uses that a node sees. Thread-safe."""
 
-    def __init__(
-        self, file: Path, known: Callable[[], Iterable[str]], on_problem: Callable[[str], None]
-    ) -> None:
-        """`known` returns the ids of all tokens: uses of others are dropped. `on_problem` is called
+    def __init__(self, file: Path, known: Iterable[str], on_problem: Callable[[str], None]) -> None:
+        """`known` are the ids of all tokens: uses of others are dropped. `on_problem` is called
         with the first problem in writing the file."""
         self._file = file
-        self._known = known
+        self._known = frozenset(known)
         self._on_problem = on_problem
         self._hours: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -78,6 +76,11 @@ class TokenUses:
         if self._hours.get(token) != hour:
             self._hours[token] = hour
             self.write_soon()
+
+    def keep(self, known: Iterable[str]) -> None:
+        """These are all tokens from now on: the file loses the uses of others."""
+        self._known = frozenset(known)
+        self.write_soon()
 
     def write_soon(self) -> None:
         """Write the file within a minute, on a thread of its own."""
@@ -104,11 +107,12 @@ class TokenUses:
 
     def _write_now(self) -> None:
         before = read_uses(self._file)
-        known = set(self._known())
         seen = {
             token: datetime.fromtimestamp(hour * _HOUR_S, UTC)
             for token, hour in self._hours.copy().items()
         }
-        used = {token: hour for token, hour in latest((before, seen)).items() if token in known}
+        used = {
+            token: hour for token, hour in latest((before, seen)).items() if token in self._known
+        }
         if used != before:
             replace_whole(self._file, _Content(used=used).model_dump_json(indent=1).encode())

@@ -71,13 +71,13 @@ def test_a_damaged_file_of_uses_is_replaced(tmp_path: Path, text: str) -> None:
     file = tmp_path / "tokens.json.used"
     file.write_text(text)
     assert read_uses(file) == {}
-    TokenUses(file, lambda: ["a"], fail).note("a")
+    TokenUses(file, ["a"], fail).note("a")
     wait_for(lambda: list(read_uses(file)) == ["a"], "the file", PATIENCE_S)
 
 
 def test_a_file_that_cannot_be_written_is_reported_once_and_stops_no_call(tmp_path: Path) -> None:
     said: list[str] = []
-    uses = TokenUses(tmp_path / "gone" / "tokens.json.used", lambda: "ab", said.append)
+    uses = TokenUses(tmp_path / "gone" / "tokens.json.used", "ab", said.append)
     uses.note("a")
     wait_for(lambda: len(said) == 1, "the problem", PATIENCE_S)
     uses._write()
@@ -88,7 +88,7 @@ def test_a_file_that_cannot_be_written_is_reported_once_and_stops_no_call(tmp_pa
 
 def test_a_use_in_the_same_hour_starts_no_write(tmp_path: Path) -> None:
     file = tmp_path / "tokens.json.used"
-    uses = TokenUses(file, lambda: ["a"], fail)
+    uses = TokenUses(file, ["a"], fail)
     uses.note("a")
     wait_for(file.exists, "the file", PATIENCE_S)
     file.unlink()
