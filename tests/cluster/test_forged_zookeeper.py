@@ -180,13 +180,13 @@ def test_what_an_impostor_says_of_itself_is_no_command_to_a_terminal(
     forged: ForgedEnsemble,
 ) -> None:
     description = ClusterDescription(
-        cluster_id=HOSTILE_TEXT,
+        cluster_id=HOSTILE_TEXT[:64],  # a longer one is not read at all
         node=NodeId(1),
         store_uuid="s",
         leader=NodeId(1),
         term=Term(1),
         nodes=(),
-        version=HOSTILE_TEXT,
+        version=HOSTILE_TEXT[:249],
         registered=True,
         disk_keeps_up=True,
         disk_full="",
