@@ -43,7 +43,7 @@ NUMBER_MAX = (1 << 62) - 1
 """No cluster lives long enough to exceed it. Counting on from it still fits 64 bits."""
 
 TERM_MAX = Term(NUMBER_MAX)
-"""Where nobody tells the time, terms have no other ceiling."""
+"""Without a clock, terms have no other ceiling."""
 
 TERMS_ALWAYS = 1 << 32
 """Terms up to here are accepted whatever the clock shows: it takes 136 elections a second for a

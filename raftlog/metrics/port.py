@@ -112,7 +112,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.setup_environ()
 
     def get_request(self) -> tuple[Any, Any]:
-        """TLS shakes hands in the connection's thread, where it can keep nobody else waiting."""
+        """TLS shakes hands in the connection's thread, where it delays no others."""
         connection, address = super().get_request()
         if self._tls is not None:
             connection = self._tls.now().wrap_socket(

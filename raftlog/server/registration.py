@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 async def register(node: Node, services: Services) -> None:
     """Return once the controller has bound this node's store to its id.
 
-    Whoever answers as the controller's leader may lie, so its rejection is logged and no more.
+    A node that answers as the controller's leader may lie, so its rejection is only logged.
     The links learn what a majority says (`Node`).
     """
     rejection = ""
