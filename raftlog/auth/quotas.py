@@ -13,7 +13,7 @@ from enum import StrEnum
 from raftlog.auth.principals import Caller, problem_of_principal
 
 EVERYBODY = "*"
-"""Whom a quota is for that counts for everybody who has no other: each by itself."""
+"""The quota of each caller that has no other."""
 
 BURST_S = 1.0
 """What may be used in so long may be used at once. No setting: a caller that sends a batch each
@@ -48,7 +48,7 @@ class Quota:
     """What somebody may use of each node."""
 
     to: str
-    """A principal (a group: each of its members), or `*`: every caller, each by itself."""
+    """A principal, a group for each of its members, or `*` for each caller without a quota."""
     limits: Mapping[Limit, int]
     """At least one. Each is from 1 to 2^63 - 1."""
 

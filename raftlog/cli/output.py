@@ -191,7 +191,7 @@ DOUBTS = {
     "disputed": "the replicas' states differ and none has a majority, so new records are not "
     "served. Start all nodes",
     "history diverged": "its history differs from the majority's, so it serves no reads. "
-    "It takes another replica's by itself, at most twice a day",
+    "It fetches another replica's automatically, at most twice a day",
     "history disputed": "the replicas' histories differ and none has a majority, so what they have "
     "compacted since they last agreed is not served. Start all nodes",
 }

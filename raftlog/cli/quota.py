@@ -61,7 +61,7 @@ def set_(
 ) -> None:
     """Set or lift limits; those that are not given stay as they are.
 
-    Each node counts by itself. Calls over a quota are throttled, and rejected only where that
+    Each node counts separately. Calls over a quota are throttled, and rejected only where that
     would take longer than auth.quota_wait_max_s.
     """
     given = {

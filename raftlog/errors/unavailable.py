@@ -112,8 +112,8 @@ class RightsUnknown(Unavailable):
 
     cause_text = "The node does not know what callers may do: {problem}."
     remedy_text = (
-        "It learns it from the leader of the key-value store's group: start the nodes that hold it "
-        "(`raftlog cluster status`). auth.rights_age_max_s says how long it goes on without; "
+        "Start the nodes that hold the key-value store's group (`raftlog cluster status`): its "
+        "leader has the grants. A node keeps using those it knows for auth.rights_age_max_s; "
         "principals of auth.admins are served meanwhile."
     )
 
@@ -325,7 +325,7 @@ class QuotaExceeded(Unavailable):
 
     @property
     def cause(self) -> str:
-        when = f", and may go on in {self.seconds} s" if self.seconds else ""
+        when = f", and may continue in {self.seconds} s" if self.seconds else ""
         return (
             f"{self.principal!r} is over its quota of this node, {self.quota}: {self.limit}{when}."
         )

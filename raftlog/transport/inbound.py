@@ -206,13 +206,13 @@ class PeerStreams:
     def _check_is_node(self, context: Context) -> None:
         """Before a greeting is received, which costs memory: the certificate must name a node."""
         cluster_id = self._receiver.cluster_id()
-        shown = [name.decode() for name in context.auth_context().get("peer_dns", ())]
+        shown = _names_of(context)
         if not any(node_of(name, cluster_id) for name in shown):
             wanted = peer_name(cluster_id, 0).replace("node-0", "node-N")
             raise PeerUnproven(node=0, wanted=wanted, shown=", ".join(shown))
 
     def _check_certificate(self, hello: PeerHello, context: Context) -> None:
-        shown = [name.decode() for name in context.auth_context().get("peer_dns", ())]
+        shown = _names_of(context)
         wanted = peer_name(self._receiver.cluster_id(), hello.node)
         if wanted not in shown:
             raise PeerUnproven(node=hello.node, wanted=wanted, shown=", ".join(shown))
@@ -261,3 +261,9 @@ async def refuse(context: Context, error: RaftlogError) -> NoReturn:
 def _brief(text: str) -> str:
     """Shortened, so that a stranger's text fills neither a status nor the log."""
     return text.encode(errors="replace")[:_TEXT_BYTES_MAX].decode(errors="ignore")
+
+
+def _names_of(context: Context) -> list[str]:
+    """The names in the certificate that the stream's connection was made with."""
+    names = context.auth_context().get("peer_dns", ())
+    return [name.decode(errors="replace") for name in names]

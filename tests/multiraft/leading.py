@@ -16,7 +16,18 @@ from raftlog.core.messages import (
     VoteRequest,
 )
 from raftlog.core.ready import Role
-from raftlog.core.types import NO_INDEX, GroupId, LogIndex, NodeId, Payload, RaftTiming, Term
+from raftlog.core.types import (
+    EMPTY_PAYLOAD,
+    NO_INDEX,
+    Entry,
+    EntryKind,
+    GroupId,
+    LogIndex,
+    NodeId,
+    Payload,
+    RaftTiming,
+    Term,
+)
 from raftlog.machines.group_info import CONTROLLER
 from raftlog.multiraft.groups import GroupStore
 from raftlog.multiraft.leader_moves import LeaderLimits
@@ -165,4 +176,23 @@ def heartbeat(group: int, sender: NodeId, term: int, **others: Any) -> Heartbeat
             "quiesce_round": 0,
             **others,
         }
+    )
+
+
+def first_entries(
+    group: GroupId, sender: NodeId, *, count: int, commit_index: int
+) -> AppendRequest:
+    """`sender` leads the group, and sends node 1 its first entries."""
+    return AppendRequest(
+        group=group,
+        sender=sender,
+        to=ONE,
+        term=Term(1),
+        prev_index=NO_INDEX,
+        prev_term=Term(0),
+        entries=tuple(
+            Entry(LogIndex(index), Term(1), EntryKind.NOOP, EMPTY_PAYLOAD)
+            for index in range(1, count + 1)
+        ),
+        commit_index=LogIndex(commit_index),
     )

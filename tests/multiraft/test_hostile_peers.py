@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from raftlog.checksum import crc32c
 from raftlog.core import messages as sent
-from raftlog.core.messages import AppendRequest, Heartbeat, PeerMessage
+from raftlog.core.messages import Heartbeat, PeerMessage
 from raftlog.core.types import (
-    EMPTY_PAYLOAD,
     NO_INDEX,
     NOBODY,
     Entry,
@@ -35,7 +34,7 @@ from raftlog.machines.commands import Append, RemoveWriter, Stage
 from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.wire.batch import BatchHeader
 from raftlog.wire.codec import decode_peer_messages, encode_command, encode_peer_messages
-from tests.multiraft.leading import LeadingNode, disk_of_topics, heartbeat
+from tests.multiraft.leading import LeadingNode, disk_of_topics, first_entries, heartbeat
 from tests.multiraft.test_refused_messages import NODES, Driver, started
 from tests.wire.strategies import COMMAND_TYPES, values_of
 
@@ -94,7 +93,7 @@ def following() -> Victim:
     multiraft, driver = started(disk_of_topics(1))
     victim = Victim(multiraft, driver)
     for group in (GroupId(0), GROUP):
-        victim.hear(append(group, TWO, count=HELD, commit_index=HELD))
+        victim.hear(first_entries(group, TWO, count=HELD, commit_index=HELD))
         assert multiraft.replicas[group].replica.applied_index == HELD
     return victim
 
@@ -105,22 +104,6 @@ def leading() -> Victim:
     for group in (0, 1):
         node.wait(lambda group=group: node.local(group).replica.applied_index > 0)
     return Victim(node.multiraft, node.driver)
-
-
-def append(group: GroupId, sender: NodeId, *, count: int, commit_index: int) -> AppendRequest:
-    return AppendRequest(
-        group=group,
-        sender=sender,
-        to=ONE,
-        term=Term(1),
-        prev_index=NO_INDEX,
-        prev_term=Term(0),
-        entries=tuple(
-            Entry(LogIndex(index), Term(1), EntryKind.NOOP, EMPTY_PAYLOAD)
-            for index in range(1, count + 1)
-        ),
-        commit_index=LogIndex(commit_index),
-    )
 
 
 def values_for(hint: Any, name: str) -> tuple[Any, ...]:
@@ -235,7 +218,7 @@ def test_no_command_that_a_leader_commits_ends_the_node(
     index = LogIndex(HELD + 1)
     payload = Payload(encode_command(command, header), b"")
     entry = Entry(index, Term(1), EntryKind.COMMAND, payload)
-    request = append(group, TWO, count=0, commit_index=index)
+    request = first_entries(group, TWO, count=0, commit_index=index)
     victim.hear(replace(request, prev_index=HELD, prev_term=Term(1), entries=(entry,)))
     victim.tick(3)
 

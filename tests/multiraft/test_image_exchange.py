@@ -18,8 +18,7 @@ from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
 from tests.multiraft.compaction_scene import topic_of
-from tests.multiraft.leading import disk_of_topics
-from tests.multiraft.test_hostile_peers import append
+from tests.multiraft.leading import disk_of_topics, first_entries
 from tests.multiraft.test_image_fetch import Wire
 from tests.multiraft.test_quarantine import flip
 from tests.multiraft.test_refused_messages import NODES, Driver, follower, started
@@ -139,7 +138,7 @@ def test_a_replica_needs_no_image_of_what_it_has_applied_or_its_log_holds() -> N
     """Only time is missing then: by an image it would lose what it has beyond."""
     multiraft, driver = started(disk_of_topics(1))
     local = multiraft.replicas[GROUP]
-    multiraft.receive(SOURCE, [append(GROUP, SOURCE, count=3, commit_index=1)])
+    multiraft.receive(SOURCE, [first_entries(GROUP, SOURCE, count=3, commit_index=1)])
     driver.run()
     assert (local.replica.applied_index, local.raft.log.last_index) == (1, 3)
     needed = {

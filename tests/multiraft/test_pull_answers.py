@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from raftlog.core.messages import (
-    AppendRequest,
     PeerMessage,
     PullDone,
     PulledEntries,
@@ -15,15 +14,13 @@ from raftlog.core.messages import (
     PullRow,
 )
 from raftlog.core.types import (
-    EMPTY_PAYLOAD,
     NO_INDEX,
     NOBODY,
-    Entry,
-    EntryKind,
     LogIndex,
     NodeId,
     Term,
 )
+from tests.multiraft.leading import first_entries
 from tests.multiraft.test_placed_replicas import GROUP, ONE, TWO, Node
 
 OBSERVER = NodeId(9)
@@ -93,30 +90,13 @@ def test_what_is_in_memory_is_answered_at_once(tmp_path: Path) -> None:
     assert parent.reads == []
 
 
-def appended(count: int, commit_index: LogIndex) -> AppendRequest:
-    """Node 2 leads, and sends node 1 its first entries."""
-    return AppendRequest(
-        group=GROUP,
-        sender=TWO,
-        to=ONE,
-        term=Term(1),
-        prev_index=NO_INDEX,
-        prev_term=Term(0),
-        entries=tuple(
-            Entry(LogIndex(index), Term(1), EntryKind.NOOP, EMPTY_PAYLOAD)
-            for index in range(1, count + 1)
-        ),
-        commit_index=commit_index,
-    )
-
-
 def test_an_observer_is_told_of_no_entry_that_is_not_known_to_be_committed(
     tmp_path: Path,
 ) -> None:
     """It may be ahead of a node that has started again: what that has there may be replaced."""
     parent = Parent(tmp_path)
     parent.create(ONE, TWO)
-    parent.multiraft.receive(TWO, [appended(1, commit_index=NO_INDEX)])
+    parent.multiraft.receive(TWO, [first_entries(GROUP, TWO, count=1, commit_index=NO_INDEX)])
     parent.run_pending()
     assert parent.multiraft.replicas[GROUP].raft.log.last_term == 1
     row = PullRow(group=GROUP, index=LogIndex(1), term=Term(2), leader_term=Term(0), leader=NOBODY)
@@ -131,7 +111,7 @@ def test_an_observer_is_told_of_no_entry_that_is_not_known_to_be_committed(
 def test_an_observer_is_given_no_more_than_is_known_to_be_committed(tmp_path: Path) -> None:
     parent = Parent(tmp_path)
     parent.create(ONE, TWO)
-    parent.multiraft.receive(TWO, [appended(3, commit_index=LogIndex(1))])
+    parent.multiraft.receive(TWO, [first_entries(GROUP, TWO, count=3, commit_index=LogIndex(1))])
     parent.run_pending()
     parent.pull(GROUP)
     answer, _ = parent.sent
