@@ -291,9 +291,14 @@ def client_handlers(services: Services, gate: CallGate) -> grpc.GenericRpcHandle
     """The handler of `SERVICE` to register with a node's grpc server."""
 
     def plain(
-        call: calls.PlainCall[Request, Reply], serve: Callable[[Request], Awaitable[Reply]]
+        call: calls.PlainCall[Request, Reply],
+        serve: Callable[[Request], Awaitable[Reply]],
+        already: Callable[[Request], Awaitable[Reply | None]] | None = None,
     ) -> tuple[str, Handler]:
-        return with_body(call, lambda request, _: serve(request))
+        """`already`: the answer to what needs no change, or None. It is judged and given before
+        the call counts as an audited operation."""
+        answer = _unary(call, lambda request, _: serve(request), gate, already)
+        return call.name, grpc.unary_unary_rpc_method_handler(answer)
 
     def with_body(
         call: calls.UnaryCall[Request, Reply], serve: Callable[[Request, bytes], Awaitable[Reply]]
@@ -310,7 +315,7 @@ def client_handlers(services: Services, gate: CallGate) -> grpc.GenericRpcHandle
         [
             plain(calls.DESCRIBE_CLUSTER, services.describe_cluster),
             plain(calls.REGISTER_NODE, services.register_node),
-            plain(calls.CREATE_TOPIC, services.create_topic),
+            plain(calls.CREATE_TOPIC, services.create_topic, services.existing_topic),
             plain(calls.ADD_NODE, services.placing.add_node),
             plain(calls.SET_PARENTS, services.placing.set_parents),
             plain(calls.SET_DUTY, services.placing.set_duty),
@@ -359,6 +364,7 @@ def _unary(
     call: calls.UnaryCall[Request, Reply],
     serve: Callable[[Request, bytes], Awaitable[Reply]],
     gate: CallGate,
+    already: Callable[[Request], Awaitable[Reply | None]] | None = None,
 ) -> Callable[[bytes, Context], Awaitable[bytes]]:
     async def answer(data: bytes, context: Context) -> bytes | RaftlogError:
         asked: Request | None = None
@@ -373,8 +379,11 @@ def _unary(
                         asked = request
                         entered.check(request)
                         served(request)
-                        operation = await gate.begin(call.name, request, context)
-                        frame = encode_reply(call, entered.shown(await serve(request, body)))
+                        reply = None if already is None else await already(request)
+                        if reply is None:
+                            operation = await gate.begin(call.name, request, context)
+                            reply = await serve(request, body)
+                        frame = encode_reply(call, entered.shown(reply))
                         await entered.answer(len(frame))
                         count.sent_bytes = len(frame)
                         return frame

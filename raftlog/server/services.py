@@ -167,23 +167,27 @@ class Services:
         nodes = self._multiraft.replicas.controller.nodes
         return all(node not in each for each in (self._node.addresses, nodes, nodes.retired))
 
-    async def create_topic(self, call: calls.CreateTopicCall) -> TopicCreated:
-        """Create a topic; its group exists from that entry on. Raises `TopicExists`.
+    async def existing_topic(self, call: calls.CreateTopicCall) -> TopicCreated | None:
+        """The answer if there is nothing to create; None: create it. Raises `Forbidden`.
 
         A sink asks with `if_not_exists` for every batch: what is there costs a read, no entry, and
         needs only the right to write it.
         """
+        asked = topic_named(call.name)
         if call.if_not_exists:
             await self._node.read_barrier(self._multiraft.replicas.of_controller)
             found = self._multiraft.replicas.controller.topic(call.name)
-            asked = topic_named(call.name)
             # Who may not know of the topic is refused as if there were none.
             if not isinstance(found, Refused) and self.rights.allow(caller(), None, asked):
                 if not self.rights.allow(caller(), Right.CREATE, asked):
                     self.rights.require(caller(), Right.WRITE, asked)
                 existed = found.incarnation != call.incarnation
                 return TopicCreated(topic=self._as_placed(found), existed=existed)
-        self.rights.require(caller(), Right.CREATE, topic_named(call.name))
+        self.rights.require(caller(), Right.CREATE, asked)
+        return None
+
+    async def create_topic(self, call: calls.CreateTopicCall) -> TopicCreated:
+        """Create a topic; its group exists from that entry on. Raises `TopicExists`."""
 
         def command_on(voters: tuple[NodeId, ...]) -> CreateTopic:
             return CreateTopic(

@@ -640,6 +640,29 @@ def test_refusals_and_grants_are_in_the_audit_log(people: People, folder: Path) 
     assert all("raftlog/acl/" in json.dumps(line["what"]) for line in grants)
 
 
+def test_a_topic_that_is_not_created_is_no_audited_operation(people: People, folder: Path) -> None:
+    """Else a caller without rights, or each batch of a sink, would add to the log without end."""
+    for _ in range(3):
+        for if_not_exists in (False, True):
+            with pytest.raises(Forbidden):
+                people["eve"].create_topic("eves", DDL, if_not_exists=if_not_exists)
+        people["only-write"].create_topic("other", DDL, if_not_exists=True)
+    people["operator"].create_topic("made-after-these", DDL)
+    found: list[dict[str, object]] = []
+
+    def there() -> bool:
+        found.clear()
+        for file in folder.glob("audit-*.jsonl"):
+            found.extend(json.loads(line) for line in file.read_text().splitlines())
+        return any("made-after-these" in json.dumps(line) for line in found)
+
+    wait_for(there, "the operator's line", PATIENCE_S)
+    names = ("token:eve", "token:only-write")
+    made = [line for line in found if line["call"] == "CreateTopic" and line["who"] in names]
+    assert ("token:eve", "Forbidden") in [(line["who"], line["outcome"]) for line in made]
+    assert not [line for line in made if "id" in line], "only operations have an id"
+
+
 # ---------------------------------------------------------------- the command line
 
 
