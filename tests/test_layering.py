@@ -177,7 +177,7 @@ PACKAGES = {
             "raftlog.config_hosts",
             "raftlog.tls",
         ),
-        third_party=("cachetools", "grpc", "structlog"),
+        third_party=("grpc", "structlog"),
     ),
     "raftlog.tls": Package(
         ours=("raftlog.changing_files", "raftlog.config_tls", "raftlog.redaction"),

@@ -38,6 +38,7 @@ from raftlog.metrics.counts import Counts
 from raftlog.server.audit import AuditLog
 from raftlog.server.calling import begin, calling
 from raftlog.tls import node_of
+from raftlog.transport.callers import LogLimit, host_of
 from raftlog.transport.inbound import Context, refuse
 from raftlog.transport.link import STREAM_METHOD
 
@@ -52,10 +53,6 @@ _TOKEN_CHARACTERS_MAX = 8192
 """A longer one is no token of anybody's. No setting: grpc takes no more metadata than that."""
 _UNFORESEEN = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """What judging a token may raise that no check foresaw, such as too deep nesting."""
-_SAID_AGAIN_S = 60.0
-_SAID_MAX = 1000
-"""A host whose call is rejected is named in the log this often, and so many at a time: strangers
-must not fill a disk. The metrics and the audit log count each."""
 
 Metadata: TypeAlias = Iterable[tuple[str, str | bytes]]
 
@@ -211,9 +208,7 @@ class Admission(grpc.aio.ServerInterceptor):
         self._audit = audit
         self._handlers: dict[str, Any] = {}
         """Those behind this one, by method: as many as there are."""
-        self._said: cachetools.TTLCache[tuple[str, str], bool] = cachetools.TTLCache(
-            _SAID_MAX, _SAID_AGAIN_S
-        )
+        self._log_limit = LogLimit("caller refused")
 
     async def intercept_service(
         self,
@@ -320,7 +315,5 @@ class Admission(grpc.aio.ServerInterceptor):
         self._counts.stranger(reason)
         if self._audit is not None:
             self._audit.refused(call, peer, reason)
-        asked = (peer.rpartition(":")[0], call)
-        if asked not in self._said:
-            self._said[asked] = True
+        if self._log_limit.admits(host_of(peer), call):
             log.warning("caller refused", cause=error.cause, peer=peer, call=call)

@@ -27,6 +27,7 @@ from raftlog.core.types import GroupId
 from raftlog.errors import QuotaExceeded, RaftlogError, StoredValueInvalid, WriterBytesExceeded
 from raftlog.machines.kv_commands import KeyValue
 from raftlog.metrics.quota_counts import QuotaCounts
+from raftlog.transport.callers import LogLimit
 
 _METERS_MAX = 10_000
 """So many identities are remembered, the latest ones. No setting: it bounds memory, at 1 KiB or so
@@ -35,10 +36,6 @@ each; who is forgotten begins anew, and owes a second's use or so."""
 _WAITING_SHARE = 4
 """One caller's waiting calls take at most this part of `server.requests_max`, so that they leave
 room for others'."""
-
-_SAID_AGAIN_S = 60.0
-_SAID_MAX = 1000
-"""Who is held back is named in the logs this often, and so many at a time; metrics count all."""
 
 log = structlog.get_logger(__name__)
 
@@ -58,9 +55,7 @@ class Meters:
         self._keys: Sequence[KeyValue] = ()
         self._quotas = Quotas(())
         self._meters: cachetools.LRUCache[str, Meter] = cachetools.LRUCache(_METERS_MAX)
-        self._said: cachetools.TTLCache[tuple[str, Limit], bool] = cachetools.TTLCache(
-            _SAID_MAX, _SAID_AGAIN_S
-        )
+        self._log_limit = LogLimit("caller held to its quota")
 
     def of(self, who: Caller | None) -> Meter | None:
         """What the caller uses; None if no quota limits it."""
@@ -89,8 +84,7 @@ class Meters:
 
     def tell(self, principal: str, limit: Limit, *, refused: bool) -> None:
         """Say who is held back, not too often."""
-        if (principal, limit) not in self._said:
-            self._said[principal, limit] = True
+        if self._log_limit.admits(principal, limit):
             log.info("caller held to its quota", who=principal, limit=limit.value, refused=refused)
 
 

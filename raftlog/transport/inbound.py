@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, Protocol, TypeAlias
 
-import cachetools
 import grpc
 import grpc.aio
 import structlog
@@ -31,6 +30,7 @@ from raftlog.errors import (
     RaftlogError,
 )
 from raftlog.tls import node_of, peer_name
+from raftlog.transport.callers import LogLimit, host_of
 from raftlog.wire.calls import PEER_SERVICE
 from raftlog.wire.codec import (
     ERROR_METADATA_KEY,
@@ -56,11 +56,6 @@ _TEXT_BYTES_MAX = 400
 """An error's text for people stays below this. grpc sends it percent-encoded in the status, up to
 three times as long. It shares one bound of grpc's with the encoded error, which carries the
 full text."""
-
-_SAID_AGAIN_S = 60.0
-_SAID_MAX = 1000
-"""A host is named in the log for one reason this often, and so many hosts and reasons at a time:
-whatever greets in a loop must not fill a disk. No settings, as for rejected callers."""
 
 log = structlog.get_logger(__name__)
 
@@ -121,9 +116,7 @@ class PeerStreams:
         """Streams per peer. A peer that reconnects has two until the lost one is noticed."""
         self._newest: dict[NodeId, _Process] = {}
         """The process of each peer that came last."""
-        self._said: cachetools.TTLCache[tuple[str, str], bool] = cachetools.TTLCache(
-            _SAID_MAX, _SAID_AGAIN_S
-        )
+        self._log_limit = LogLimit("peer refused")
 
     def handlers(self) -> grpc.GenericRpcHandler:
         """The handler to register with a node's grpc server."""
@@ -174,12 +167,8 @@ class PeerStreams:
             )
 
     def _is_new(self, peer: str, reason: str) -> bool:
-        """Was the peer's host not named in the log for this reason lately? It is now."""
-        said = (peer.rpartition(":")[0], reason)
-        if said in self._said:
-            return False
-        self._said[said] = True
-        return True
+        """Whether to name the peer's host in the log for this reason: it was not named lately."""
+        return self._log_limit.admits(host_of(peer), reason)
 
     def _came(self, hello: PeerHello) -> None:
         known = self._newest.get(hello.node)

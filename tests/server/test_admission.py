@@ -8,6 +8,7 @@ import weakref
 
 import grpc
 import pytest
+from structlog.testing import capture_logs
 
 from raftlog.auth.principals import Caller, node_caller, problem_of_principal
 from raftlog.config_auth import AuthSettings
@@ -96,8 +97,11 @@ class Refused:
 
     code: grpc.StatusCode | None = None
 
+    def __init__(self, peer: str = "ipv4:127.0.0.1:1") -> None:
+        self._peer = peer
+
     def peer(self) -> str:
-        return "ipv4:127.0.0.1:1"
+        return self._peer
 
     async def abort(self, code: grpc.StatusCode, *_: object) -> None:
         self.code = code
@@ -140,6 +144,43 @@ def test_a_token_that_no_check_foresaw_is_rejected_and_counted() -> None:
         )
         == 1
     )
+
+
+def test_strangers_from_many_hosts_are_logged_so_often_and_then_counted() -> None:
+    admission = Admission(
+        Authenticator(AuthSettings(), CLUSTER, has_certificates=False), Counts(), None
+    )
+
+    async def rejected(host: int) -> None:
+        handler = await admission.intercept_service(known_method, Details())
+        with pytest.raises(Ended):
+            await handler.stream_stream(None, Refused(f"ipv4:10.0.{host // 250}.{host % 250}:1"))
+
+    async def run() -> None:
+        for _ in range(2):
+            for host in range(2000):
+                await rejected(host)
+        await window_over()
+        await rejected(0)
+
+    with capture_logs() as logged:
+        asyncio.run(run())
+    *first, left_out, again = logged
+    assert [line["peer"] for line in first] == [
+        f"ipv4:10.0.{host // 250}.{host % 250}:1" for host in range(1000)
+    ]
+    assert (left_out["event"], left_out["count"]) == ("events not logged", 2 * 1000)
+    assert again["peer"] == "ipv4:10.0.0.0:1"
+
+
+async def window_over() -> None:
+    """The loop's clock goes on by more than a minute."""
+    loop = asyncio.get_running_loop()
+    came = loop.create_future()
+    loop.call_later(61, came.set_result, None)
+    real = loop.time
+    loop.time = lambda: real() + 62  # type: ignore[method-assign]
+    await came
 
 
 def test_at_the_port_of_nodes_a_member_is_known_by_its_certificate_and_nobody_else() -> None:

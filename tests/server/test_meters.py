@@ -132,12 +132,16 @@ def test_the_waiting_calls_of_one_caller_leave_room_for_others() -> None:
 
 def test_streams_are_counted_as_long_as_they_are_open() -> None:
     _, meter = meter_of(streams=2)
-    meter.open_stream()
-    meter.open_stream()
-    with pytest.raises(QuotaExceeded, match="streams: 2"):
+
+    async def run() -> None:
         meter.open_stream()
-    meter.close_stream()
-    meter.open_stream()
+        meter.open_stream()
+        with pytest.raises(QuotaExceeded, match="streams: 2"):
+            meter.open_stream()
+        meter.close_stream()
+        meter.open_stream()
+
+    asyncio.run(run())
 
 
 def test_staged_bytes_are_those_of_all_writers_of_a_caller() -> None:
@@ -149,14 +153,17 @@ def test_staged_bytes_are_those_of_all_writers_of_a_caller() -> None:
         meter.check_staged(GROUP, writer, with_this, lambda *each: staged.get(each, 0))
         staged[GROUP, writer] = with_this
 
-    stage("one", 60)
-    stage("two", 40)
-    with pytest.raises(QuotaExceeded, match="staged_bytes: 100"):
-        stage("two", 1)
-    with pytest.raises(WriterBytesExceeded, match="quota set token:ada --staged-bytes"):
-        stage("two", 61)
-    del staged[GROUP, "one"]  # it was committed
-    stage("two", 60)
+    async def run() -> None:
+        stage("one", 60)
+        stage("two", 40)
+        with pytest.raises(QuotaExceeded, match="staged_bytes: 100"):
+            stage("two", 1)
+        with pytest.raises(WriterBytesExceeded, match="quota set token:ada --staged-bytes"):
+            stage("two", 61)
+        del staged[GROUP, "one"]  # it was committed
+        stage("two", 60)
+
+    asyncio.run(run())
 
 
 def test_a_quota_that_is_lifted_holds_nobody_back() -> None:

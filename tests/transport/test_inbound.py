@@ -232,8 +232,10 @@ def test_a_peer_that_is_removed_meanwhile_is_told_at_its_next_word() -> None:
     asyncio.run(run())
 
 
-def test_a_host_that_greets_in_a_loop_is_named_once_for_each_reason() -> None:
-    """Each greeting differs, so that its refusal does too."""
+def test_a_host_that_greets_in_a_loop_is_named_once_for_each_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each greeting differs, so that its refusal does too. All hosts and reasons share a bound."""
 
     async def greet(channel: grpc.aio.Channel, greeting: PeerHello, *frames: bytes) -> None:
         stream = channel.stream_stream(f"/{PEER_SERVICE}/Stream")()
@@ -257,3 +259,5 @@ def test_a_host_that_greets_in_a_loop_is_named_once_for_each_reason() -> None:
     assert asyncio.run(run()) == [
         "peer refused", "peer refused", "peer connected", "peer frame refused",
     ]  # fmt: skip
+    monkeypatch.setattr("raftlog.transport.callers._DIFFERENT_MAX", 3)
+    assert asyncio.run(run()) == ["peer refused", "peer refused", "peer connected"]
