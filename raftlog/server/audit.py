@@ -14,6 +14,12 @@ Operations are never left out. What is rejected before it begins is merged: the 
 the same caller is written once a minute, and at most `_FAILED_MAX` rejections of one caller. At the
 end of the minute a line says how often each came again (`repeated`). So one caller cannot push out
 the lines of others.
+
+Callers without a valid token or certificate are told apart by host, and share a bound:
+`_STRANGERS_MAX` rejections of all of them have lines. One more line counts the rest, and the hosts
+that they came from. So the number of addresses does not matter, and principals keep their lines.
+
+Lines that wait for the disk are synced together, in their order.
 """
 
 from __future__ import annotations
@@ -25,6 +31,7 @@ import logging.handlers
 import os
 import queue
 import sys
+import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -41,6 +48,7 @@ from raftlog.config_audit import AuditSettings
 from raftlog.errors import AuditUnavailable, Forbidden, PathUnusable, WriterOfAnother
 from raftlog.metrics.counts import CANCELLED
 from raftlog.redaction import without_keys
+from raftlog.transport.callers import host_of
 from raftlog.wire import calls
 from raftlog.wire.kv_calls import DeleteKeyCall, PutKeyCall
 
@@ -81,14 +89,19 @@ _SAID_MAX = 10_000
 _FAILED_MAX = 100
 """Rejections of one caller that have lines of their own in `_WINDOW_S`, so that endless attempts do
 not push out the lines of others. No settings: they bound a file and memory."""
+_STRANGERS_MAX = 200
+"""Rejections of all callers without a principal that have lines of their own in `_WINDOW_S`."""
 _SEVERAL = "(several)"
-"""The call and outcome of a caller's rejections beyond `_FAILED_MAX`, and the caller beyond
-`_SAID_MAX` different ones of all callers."""
+"""The call and outcome of a caller's rejections beyond `_FAILED_MAX`; the host of those beyond
+`_STRANGERS_MAX`; the caller beyond `_SAID_MAX` different ones of all principals, unless it has a
+line already."""
 _NAMES = ("name", "group", "key", "prefix", "start", "writer", "node", "address")
 """By what a request says what it is about."""
 
 _WAITING_MAX = 10_000
 """Lines that wait for the disk. No setting: it bounds memory, and they are written as they come."""
+_SYNCED_MAX = 1_000
+"""Lines that are synced at once, so that endless ones do not keep an operation waiting."""
 _WHAT_CHARACTERS_MAX = 4_000
 _FAILED_CHARACTERS_MAX = 200
 """Each value of what was asked for is cut off there, that of what failed sooner: a schema may have
@@ -103,7 +116,7 @@ class _Rejection(NamedTuple):
     who: str
     """The caller's principal; "": it has none."""
     host: str
-    """Of a caller without a principal."""
+    """Of a caller without a principal; see `host_of`."""
     call: str
     outcome: str
     named: tuple[str, ...]
@@ -137,21 +150,20 @@ class AuditLog:
         """Whether an operation waits until its first line is on disk."""
         path = settings.file.replace("{node}", str(node))
         try:
-            file = _File(
-                path,
-                maxBytes=settings.file_bytes_max,
-                backupCount=settings.files_max,
-                encoding="utf-8",
-            )
+            file = _File(path, settings)
         except OSError as error:
             raise PathUnusable(path=path, problem=error.strerror or str(error)) from error
-        self._waiting: queue.Queue[Any] = queue.Queue(_WAITING_MAX)
-        self._writer = logging.handlers.QueueListener(self._waiting, file)
+        self._waiting: queue.Queue[logging.LogRecord | None] = queue.Queue(_WAITING_MAX)
+        """Lines for the writer; None ends it."""
+        self._writer = threading.Thread(target=self._write_to, args=(file,), daemon=True)
         self._writer.start()
         self._repeated: dict[_Rejection, int] = {}
         """How often each rejection came again, since the window began with the first of them."""
         self._written: Counter[tuple[str, str]] = Counter()
-        """How many rejections have lines in the window, by caller."""
+        """How many rejections have lines in the window, by caller, and of all callers with a
+        principal and of all without."""
+        self._more_hosts: set[str] = set()
+        """Those whose rejections, or some of them, have no lines; `_SAID_MAX` at most."""
         self._signed_in: cachetools.TTLCache[tuple[Caller, str], bool] = cachetools.TTLCache(
             _SAID_MAX, _SIGNED_IN_S
         )
@@ -182,7 +194,7 @@ class AuditLog:
 
     def signed_in(self, caller: Caller, peer: str) -> None:
         """The caller is known; written when it calls from a host for the first time in a while."""
-        seen = (caller, peer.rpartition(":")[0])
+        seen = (caller, host_of(peer))
         if seen not in self._signed_in:
             self.take(self._line("SignIn", {"groups": sorted(caller.groups)}, caller, peer, _OK))
         self._signed_in[seen] = True
@@ -194,7 +206,8 @@ class AuditLog:
     def stop(self) -> None:
         """Write what waits, and the counts of the window."""
         self._end_window()
-        self._writer.stop()
+        self._waiting.put(None)
+        self._writer.join()
 
     async def write(self, line: Mapping[str, Any], *, must: bool) -> None:
         """Write the line; if it `must` be, return once it is on disk. Raises `AuditUnavailable`."""
@@ -231,16 +244,22 @@ class AuditLog:
         """Write the rejection, or count it if it came before in this window."""
         if not self._repeated:
             asyncio.get_running_loop().call_later(_WINDOW_S, self._end_window)
-        by = ("", peer.rpartition(":")[0]) if caller is None else (caller.principal, "")
+        if caller is None:
+            by, several, most = ("", host_of(peer)), ("", _SEVERAL), _STRANGERS_MAX
+        else:
+            by, several, most = (caller.principal, ""), (_SEVERAL, ""), _SAID_MAX
         rejection = _Rejection(*by, call, outcome, tuple(_named(request)))
         if rejection not in self._repeated:
-            if self._written[by] < _FAILED_MAX and len(self._repeated) < _SAID_MAX:
-                self._written[by] += 1
+            if self._written[by] < _FAILED_MAX and self._written[several] < most:
+                self._written.update((by, several))
                 self._repeated[rejection] = 0
                 shown = _what(request, _FAILED_CHARACTERS_MAX)
                 self.take(self._line(call, shown, caller, peer, outcome))
                 return
-            by = by if self._written[by] else (_SEVERAL, "")
+            if caller is None and len(self._more_hosts) < _SAID_MAX:
+                self._more_hosts.add(host_of(peer))
+            if caller is None or not self._written[by]:
+                by = several
             rejection = _Rejection(*by, _SEVERAL, _SEVERAL, ())
         self._repeated[rejection] = self._repeated.get(rejection, 0) + 1
 
@@ -248,11 +267,22 @@ class AuditLog:
         """Write how often each rejection came again."""
         for rejection, count in self._repeated.items():
             if count:
-                what = {"which": rejection.named}
+                what: dict[str, Any] = {"which": rejection.named}
+                if rejection.host == _SEVERAL:
+                    what = {"hosts_at_least": len(self._more_hosts)}
                 line = self._line(rejection.call, what, None, rejection.host, rejection.outcome)
                 self.take(line | {"who": rejection.who or None, "repeated": count})
         self._repeated.clear()
         self._written.clear()
+        self._more_hosts.clear()
+
+    def _write_to(self, file: _File) -> None:
+        """Write lines as they come, and sync together what came until then."""
+        for record in iter(self._waiting.get, None):
+            file.handle(record)
+            if self._waiting.empty() or len(file.unsynced) >= _SYNCED_MAX:
+                file.sync()
+        file.sync()
 
     def _line(
         self,
@@ -274,30 +304,64 @@ class AuditLog:
 
 
 class _File(logging.handlers.RotatingFileHandler):
-    """Syncs each line, and says what was not written, in place of a traceback."""
+    """Syncs several lines at once, and says what was not written, in place of a traceback."""
 
     _problem = ""
-    """Why the line at hand is not on disk."""
+    """Why the line at hand was not written."""
+
+    def __init__(self, path: str, settings: AuditSettings) -> None:
+        super().__init__(
+            path,
+            maxBytes=settings.file_bytes_max,
+            backupCount=settings.files_max,
+            encoding="utf-8",
+        )
+        self.unsynced: list[logging.LogRecord] = []
+        """Lines that are written, and may not be on disk yet."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the line to the disk."""
+        """Write the line, to be synced later."""
         self._problem = ""
         super().emit(record)
-        if not self._problem and self.stream is not None:
-            try:
-                os.fsync(self.stream.fileno())
-            except OSError as error:
-                self._lost(record, error)
-        written: Callable[[str], object] = record.__dict__["written"]
-        written(self._problem)
+        if self._problem:
+            _settle(record, self._problem)
+        else:
+            self.unsynced.append(record)
 
-    def handleError(self, record: logging.LogRecord) -> None:
+    def handleError(self, _: logging.LogRecord) -> None:
         """The line could not be written."""
-        self._lost(record, sys.exc_info()[1])
+        self._problem = _problem_of(sys.exc_info()[1])
 
-    def _lost(self, record: logging.LogRecord, error: BaseException | None) -> None:
-        self._problem = str(error) or "its file cannot be written"
-        log.error("audit line lost", cause=self._problem, line=record.getMessage())
+    def doRollover(self) -> None:
+        """Begin a new file, once the lines of this one are on disk."""
+        self.sync()
+        super().doRollover()
+
+    def sync(self) -> None:
+        """Bring the lines to the disk, and call `written` of each."""
+        if not self.unsynced:
+            return
+        assert self.stream is not None, "it is closed only without such lines"
+        problem = ""
+        try:
+            os.fsync(self.stream.fileno())
+        except OSError as error:
+            problem = _problem_of(error)
+        for record in self.unsynced:
+            _settle(record, problem)
+        self.unsynced.clear()
+
+
+def _settle(record: logging.LogRecord, problem: str) -> None:
+    """The line is on disk, or there is this problem."""
+    if problem:
+        log.error("audit line lost", cause=problem, line=record.getMessage())
+    written: Callable[[str], object] = record.__dict__["written"]
+    written(problem)
+
+
+def _problem_of(error: BaseException | None) -> str:
+    return str(error) or "its file cannot be written"
 
 
 def _now() -> str:

@@ -7,10 +7,12 @@ import errno
 import itertools
 import json
 import os
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from raftlog.auth import grant_keys, quota_keys
 from raftlog.auth.principals import Caller
@@ -133,6 +135,100 @@ def test_where_it_is_required_an_operation_waits_until_its_line_is_on_disk(
     with pytest.raises(AuditUnavailable, match="No space left"):
         asyncio.run(begin())
     audit.stop()
+
+
+class SlowDisk:
+    """Its first sync ends once `grouped` lets it."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, fails_at: int = 0) -> None:
+        self.syncs = 0
+        self.synced = ""
+        """What files held when they were synced."""
+        self.began, self.may_end = threading.Event(), threading.Event()
+        self._folder = folder
+        self._fails_at = fails_at
+        monkeypatch.setattr("raftlog.server.audit.os.fsync", self._sync)
+
+    def _sync(self, descriptor: int) -> None:
+        self.syncs += 1
+        self.began.set()
+        assert self.may_end.wait(PATIENCE_S)
+        if self.syncs == self._fails_at:
+            raise OSError(errno.EIO, "Input/output error")
+        [file] = (
+            each
+            for each in self._folder.iterdir()
+            if os.path.samestat(each.stat(), os.fstat(descriptor))
+        )
+        self.synced += file.read_text()
+
+
+def grouped(audit: AuditLog, disk: SlowDisk, count: int) -> list[tuple[int, str, bool]]:
+    """Lines that come while the first one is synced: the number of each, why it is not on disk, and
+    whether it was synced when this was reported."""
+    reported: list[tuple[int, str, bool]] = []
+
+    def take(number: int) -> None:
+        line = {"number": number, "what": "x" * 100}
+
+        def written(problem: str) -> None:
+            reported.append((number, problem, json.dumps(line) in disk.synced))
+
+        audit.take(line, written)
+
+    take(0)
+    assert disk.began.wait(PATIENCE_S)
+    for number in range(1, count):
+        take(number)
+    disk.may_end.set()
+    audit.stop()
+    return reported
+
+
+@pytest.mark.parametrize(("synced_max", "syncs"), [(1000, 2), (10, 5)])
+def test_lines_that_wait_are_synced_together_and_then_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, synced_max: int, syncs: int
+) -> None:
+    monkeypatch.setattr("raftlog.server.audit._SYNCED_MAX", synced_max)
+    disk = SlowDisk(tmp_path, monkeypatch)
+    audit = AuditLog(AuditSettings(file=str(tmp_path / "audit")), 1)
+    assert grouped(audit, disk, 41) == [(number, "", True) for number in range(41)]
+    assert disk.syncs == syncs
+    assert [line["number"] for line in lines(tmp_path / "audit")] == [*range(41)]
+
+
+def test_lines_are_on_disk_before_their_file_is_rotated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = SlowDisk(tmp_path, monkeypatch)
+    settings = AuditSettings(file=str(tmp_path / "audit"), file_bytes_max=4096)
+    assert grouped(AuditLog(settings, 1), disk, 100) == [
+        (number, "", True) for number in range(100)
+    ]
+    assert disk.syncs == 1 + len(list(tmp_path.iterdir())) > 3
+
+
+def test_a_sync_that_fails_is_reported_to_each_of_its_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = SlowDisk(tmp_path, monkeypatch, fails_at=2)
+    audit = AuditLog(AuditSettings(file=str(tmp_path / "audit")), 1)
+    with capture_logs() as logged:
+        first, *others = grouped(audit, disk, 4)
+    assert first == (0, "", True)
+    assert others == [(number, "[Errno 5] Input/output error", False) for number in (1, 2, 3)]
+    assert [json.loads(line["line"])["number"] for line in logged] == [1, 2, 3]
+
+
+def test_a_line_that_cannot_be_written_is_reported_and_not_synced() -> None:
+    audit = AuditLog(AuditSettings(file="/dev/full"), 1)
+    reported: list[str] = []
+    with capture_logs() as logged:
+        for number in range(3):
+            audit.take({"number": number}, reported.append)
+        audit.stop()
+    assert reported == 3 * ["[Errno 28] No space left on device"]
+    assert [json.loads(line["line"])["number"] for line in logged] == [0, 1, 2]
 
 
 def test_who_is_known_signs_in_once_from_each_host(tmp_path: Path) -> None:
@@ -272,6 +368,60 @@ def test_nobody_pushes_out_what_others_did(tmp_path: Path) -> None:
     ]
     assert found[-1]["repeated"] == 900
     assert (tmp_path / "audit").stat().st_size < 105 * 600
+
+
+def test_strangers_from_many_hosts_share_a_bound_and_leave_principals_their_lines(
+    tmp_path: Path,
+) -> None:
+    audit = AuditLog(AuditSettings(file=str(tmp_path / "audit")), 1)
+
+    async def flood() -> None:
+        for call in 2 * [*CALLS]:
+            for host in range(300):
+                audit.refused(call, f"ipv4:10.0.{host // 100}.{host % 100}:4", "Unauthenticated")
+
+    asyncio.run(flood())
+    deletions = [DeleteTopicCall(name=f"t{number}", incarnation="i") for number in range(150)]
+    bob = Caller(principal="token:bob")
+    reject(audit, *(("DeleteTopic", each, ADA, PEER, "Forbidden") for each in deletions))
+    reject(audit, ("DeleteTopic", DELETE, bob, PEER, "Forbidden"))
+    done(audit, DELETE)
+    audit.stop()
+    found = lines(tmp_path / "audit")
+    of_strangers = [line for line in found if line["who"] is None]
+    more = [line for line in of_strangers if line["from"] == "(several)"]
+    assert len(of_strangers) == 2 * 200 + 1, "each has a line, and one that it came again"
+    assert [(line["what"], line["repeated"]) for line in more] == [
+        ({"hosts_at_least": 300}, 2 * len(CALLS) * 300 - 2 * 200)
+    ]
+    assert [(line["who"], line["outcome"], line.get("repeated")) for line in found[200:]] == [
+        *(100 * [("token:ada", "Forbidden", None)]),
+        ("token:bob", "Forbidden", None),
+        ("token:ada", "begun", None),
+        ("token:ada", "ok", None),
+        *((None, "Unauthenticated", 1) for _ in range(200)),
+        (None, "(several)", more[0]["repeated"]),
+        ("token:ada", "(several)", 50),
+    ]
+
+
+def test_a_stranger_leaves_others_room_and_a_network_of_ipv6_is_one(tmp_path: Path) -> None:
+    audit = AuditLog(AuditSettings(file=str(tmp_path / "audit")), 1)
+    one, other = "ipv6:%5B2001:db8::%5D:1", "ipv6:%5B2001:db8:0:1::%5D:1"
+    deletions = [DeleteTopicCall(name=f"t{number}", incarnation="i") for number in range(150)]
+    peers = [one.replace("::", f"::{number:x}") for number in range(150)]
+    reject(
+        audit,
+        *(
+            ("DeleteTopic", each, None, peer, "MalformedRequest")
+            for each, peer in zip(deletions, peers, strict=True)
+        ),
+        ("DeleteTopic", DELETE, None, other, "MalformedRequest"),
+    )
+    audit.stop()
+    *written, more = lines(tmp_path / "audit")
+    assert [line["from"] for line in written] == [*peers[:100], other]
+    assert (more["repeated"], more["what"]) == (50, {"hosts_at_least": 1})
 
 
 def test_what_is_rejected_again_is_counted_while_the_node_runs(
