@@ -295,8 +295,6 @@ def client_handlers(services: Services, gate: CallGate) -> grpc.GenericRpcHandle
         serve: Callable[[Request], Awaitable[Reply]],
         already: Callable[[Request], Awaitable[Reply | None]] | None = None,
     ) -> tuple[str, Handler]:
-        """`already`: the answer to what needs no change, or None. It is judged and given before
-        the call counts as an audited operation."""
         answer = _unary(call, lambda request, _: serve(request), gate, already)
         return call.name, grpc.unary_unary_rpc_method_handler(answer)
 
@@ -366,6 +364,8 @@ def _unary(
     gate: CallGate,
     already: Callable[[Request], Awaitable[Reply | None]] | None = None,
 ) -> Callable[[bytes, Context], Awaitable[bytes]]:
+    """`already` answers what needs no change, which is no audited operation; else None."""
+
     async def answer(data: bytes, context: Context) -> bytes | RaftlogError:
         asked: Request | None = None
         operation: Operation | None = None

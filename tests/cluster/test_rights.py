@@ -255,9 +255,11 @@ def test_who_may_only_read_publishes_no_position_that_leaders_cannot_read(
     operator = people["operator"]
     operator.acl.grant("token:only-read", [Right.READ], topic_named("other"))
     reader = people["only-read"]
-    wait_for(lambda: sees_mark(reader, "other"), "the right to read", PATIENCE_S)
+    wait_for(lambda: may(reader.read_high_water_mark, "other"), "the right to read", PATIENCE_S)
     operator.acl.grant("token:only-read", [Right.WRITE], reader_group_named("g"))
-    wait_for(lambda: not is_refused_to_publish(reader, "other"), "the group's right", PATIENCE_S)
+    wait_for(
+        lambda: may(reader.positions.publish, "g", "other", 1), "the group's right", PATIENCE_S
+    )
     with pytest.raises(Forbidden, match="'write' on reader-group 'h'"):
         reader.positions.publish("h", "other", 1)
     with pytest.raises(StoredValueInvalid, match="raftlog/positions/g/other"):
@@ -265,20 +267,13 @@ def test_who_may_only_read_publishes_no_position_that_leaders_cannot_read(
     assert all(isinstance(each, ClusterDescription) for each in answers(people["root"]))
 
 
-def sees_mark(of: LogClient, topic: str) -> bool:
+def may(act: Callable[..., object], *arguments: object) -> bool:
+    """Whether the caller is let do it."""
     try:
-        of.read_high_water_mark(topic)
+        act(*arguments)
     except Forbidden:
         return False
     return True
-
-
-def is_refused_to_publish(of: LogClient, topic: str) -> bool:
-    try:
-        of.positions.publish("g", topic, 1)
-    except Forbidden:
-        return True
-    return False
 
 
 def is_refused(of: LogClient, topic: str) -> bool:
@@ -348,7 +343,7 @@ def test_nobody_writes_in_a_session_of_another(people: People) -> None:
     """Who knew its number could have a revoke answered that was not done."""
     operator, other = people["operator"], people["no-alter"]
     operator.acl.grant("token:no-alter", [Right.READ, Right.WRITE], Resource(Kind.KEYS, "shared/"))
-    wait_for(lambda: may_put(other, "shared/other"), "the right to write", PATIENCE_S)
+    wait_for(lambda: may(other.kv.put, "shared/other", b""), "the right to write", PATIENCE_S)
     store = operator.kv
     store.put("shared/operator", b"1")
     call = PutKeyCall(
@@ -408,14 +403,6 @@ def page_of(of: LogClient, store: GroupId, start: str, limit: int) -> KeysReply:
         prefix=grant_keys.KEY_PREFIX, start=start, end="", limit=limit,
     )  # fmt: skip
     return of._connection.call_leader(store, READ_KEYS, call)
-
-
-def may_put(of: LogClient, key: str) -> bool:
-    try:
-        of.kv.put(key, b"")
-    except Forbidden:
-        return False
-    return True
 
 
 def know(token: str, channels: Sequence[grpc.Channel]) -> None:
@@ -581,7 +568,9 @@ def test_what_is_revoked_acts_on_every_node_and_ends_what_is_being_read(
             "the group's right",
             PATIENCE_S,
         )
-    wait_for(lambda: may_read(bob, "shared/"), "the group's right to keys", PATIENCE_S)
+    wait_for(
+        lambda: may(lambda: list(bob.kv.scan("shared/"))), "the group's right to keys", PATIENCE_S
+    )
     operator.kv.put("shared/one", b"1")
     watches: list[Iterator[bytes]] = []
 
@@ -612,55 +601,37 @@ def test_what_is_revoked_acts_on_every_node_and_ends_what_is_being_read(
         )
 
 
-def may_read(of: LogClient, prefix: str) -> bool:
-    try:
-        list(of.kv.scan(prefix))
-    except Forbidden:
-        return False
-    return True
-
-
 def samples_of(operator: LogClient, name: str) -> dict[str, bytes]:
     topic = operator.describe_topic(name)
     return frames(topic, topic, "0" * 32, "127.0.0.1:1")
 
 
-def test_refusals_and_grants_are_in_the_audit_log(people: People, folder: Path) -> None:
-    found: list[dict[str, object]] = []
+def audited(folder: Path) -> list[dict[str, object]]:
+    files = folder.glob("audit-*.jsonl")
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
-    def there() -> bool:
-        found.clear()
-        for file in folder.glob("audit-*.jsonl"):
-            found.extend(json.loads(line) for line in file.read_text().splitlines())
-        return any(line["who"] == "token:eve" and line["outcome"] == "Forbidden" for line in found)
 
-    wait_for(there, "eve's refusal", PATIENCE_S)
+def test_grants_are_audited_and_topics_that_are_not_created_are_no_operations(
+    people: People, folder: Path
+) -> None:
+    """Else a caller without rights, or each batch of a sink, would add to the log without end."""
+    for if_not_exists in (False, True, True):
+        with pytest.raises(Forbidden):
+            people["eve"].create_topic("eves", DDL, if_not_exists=if_not_exists)
+        people["only-write"].create_topic("other", DDL, if_not_exists=True)
+    people["operator"].create_topic("after-these", DDL)
+    wait_for(
+        lambda: any("after-these" in str(line["what"]) for line in audited(folder)),
+        "the operator's line",
+        PATIENCE_S,
+    )
+    found = audited(folder)
+    made = [line for line in found if line["who"] in ("token:eve", "token:only-write")]
+    assert ("token:eve", "Forbidden") in [(line["who"], line["outcome"]) for line in made]
+    assert not [line for line in made if line["call"] == "CreateTopic" and "id" in line]
     grants = [line for line in found if line["call"] == "PutKey" and line["outcome"] == "begun"]
     assert {line["who"] for line in grants} == {"token:operator", "token:root"}
     assert all("raftlog/acl/" in json.dumps(line["what"]) for line in grants)
-
-
-def test_a_topic_that_is_not_created_is_no_audited_operation(people: People, folder: Path) -> None:
-    """Else a caller without rights, or each batch of a sink, would add to the log without end."""
-    for _ in range(3):
-        for if_not_exists in (False, True):
-            with pytest.raises(Forbidden):
-                people["eve"].create_topic("eves", DDL, if_not_exists=if_not_exists)
-        people["only-write"].create_topic("other", DDL, if_not_exists=True)
-    people["operator"].create_topic("made-after-these", DDL)
-    found: list[dict[str, object]] = []
-
-    def there() -> bool:
-        found.clear()
-        for file in folder.glob("audit-*.jsonl"):
-            found.extend(json.loads(line) for line in file.read_text().splitlines())
-        return any("made-after-these" in json.dumps(line) for line in found)
-
-    wait_for(there, "the operator's line", PATIENCE_S)
-    names = ("token:eve", "token:only-write")
-    made = [line for line in found if line["call"] == "CreateTopic" and line["who"] in names]
-    assert ("token:eve", "Forbidden") in [(line["who"], line["outcome"]) for line in made]
-    assert not [line for line in made if "id" in line], "only operations have an id"
 
 
 # ---------------------------------------------------------------- the command line
