@@ -9,6 +9,8 @@ from __future__ import annotations
 from array import array
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from operator import itemgetter
+from sys import intern
 from typing import Generic, NamedTuple, TypeVar
 
 from raftlog.machines.columns import pack, unpack
@@ -85,10 +87,6 @@ class ByAge(Generic[KeyT]):
         """Forget the key; does nothing if it is not in the table."""
         self._times.pop(key, None)
 
-    def oldest(self) -> KeyT:
-        """The longest silent key. The table must not be empty."""
-        return next(iter(self._times))
-
     def oldest_us(self) -> int | None:
         """When the longest silent key was last active; None if the table is empty."""
         return next(iter(self._times.values()), None)
@@ -107,6 +105,48 @@ class ByAge(Generic[KeyT]):
             if active_us > until_us:
                 return
             yield key, active_us
+
+
+class Shares(Generic[KeyT]):
+    """The keys of a table by owner, so that the owner with the most makes room for the others.
+
+    Each owner's keys are ordered by their last activity, like all of them in the `ByAge` beside it:
+    a key must be touched and dropped in both.
+    """
+
+    __slots__ = ("_keys", "_owners", "_touches")
+
+    def __init__(self) -> None:
+        self._owners: dict[KeyT, str] = {}
+        self._keys: dict[str, OrderedDict[KeyT, int]] = {}
+        """By owner, its keys, each with the number of its last touch: the longest silent first."""
+        self._touches = 0
+
+    def touch(self, key: KeyT, owner: str) -> None:
+        """Record that `key` was active, and that it belongs to `owner` from now on."""
+        self.drop(key)
+        self._touches += 1
+        owner = self._owners[key] = intern(owner)
+        self._keys.setdefault(owner, OrderedDict())[key] = self._touches
+
+    def drop(self, key: KeyT) -> None:
+        """Forget the key; does nothing if it is not in the table."""
+        owner = self._owners.pop(key, None)
+        if owner is not None:
+            del self._keys[owner][key]
+            if not self._keys[owner]:
+                del self._keys[owner]
+
+    def owner(self, key: KeyT) -> str:
+        """The key's owner. The key must be in the table."""
+        return self._owners[key]
+
+    def first_to_go(self) -> KeyT:
+        """The longest silent key of the owner with the most keys, or of all owners with as many.
+        The table must not be empty. O(owners)."""
+        most = max(map(len, self._keys.values()))
+        oldest = (next(iter(keys.items())) for keys in self._keys.values() if len(keys) == most)
+        return min(oldest, key=itemgetter(1))[0]
 
 
 class Forgotten:

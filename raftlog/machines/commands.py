@@ -62,6 +62,8 @@ class Append:
     timestamp_us: int
     """The leader's time, microseconds since 1970 UTC. The machine never lets log time fall."""
     batch: BatchSummary
+    owner: str = ""
+    """The principal that appends; "": callers are not authenticated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

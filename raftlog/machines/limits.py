@@ -83,9 +83,10 @@ class TopicLimits:
     """Rows of streams and named writers, which are never removed automatically. One principal may
     own half of them."""
     transient_writers_max: int = 10_000
-    """Transient writer rows. One more removes the longest silent one."""
+    """Transient writer rows. One more removes the longest silent one of the owner with the most."""
     producers_max: int = 50_000
-    """Plain producers remembered at once. One more removes the longest silent one."""
+    """Plain producers remembered at once. One more removes the longest silent one of the owner with
+    the most."""
     attempts_per_epoch_max: int = 20_000
     """Open attempts of one epoch: its tasks, their retries and speculative copies."""
 

@@ -4,9 +4,9 @@ A resend of a remembered append is answered with the offsets it got; a gap is re
 producer is refused too, because nobody can tell any more whether its last append is in the log.
 
 Sequence 0 of an unknown producer starts it: every producer has an id of its own. A producer is
-forgotten when it was silent for its lease, and the longest silent one when there are too many,
-which may be seconds after its append. So the names forgotten last are kept, as many as there may be
-producers, and a late sequence 0 under one of them starts nothing.
+forgotten when it was silent for its lease. When there are too many, the owner with the most loses
+its longest silent one, which may be seconds after its append. So the names forgotten last are kept,
+as many as there may be producers, and a late sequence 0 under one of them starts nothing.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from __future__ import annotations
 from array import array
 
 from raftlog.core.types import Offset
-from raftlog.machines.ages import ByAge, Ended, Forgotten, LogClock
+from raftlog.machines.ages import ByAge, Ended, Forgotten, LogClock, Shares
 from raftlog.machines.columns import pack, unpack
+from raftlog.machines.commands import Append
 from raftlog.machines.digest import StateDigest
 from raftlog.machines.limits import PRODUCER_APPENDS_KEPT
 from raftlog.machines.outcomes import Appended, Refused, refused
@@ -38,12 +39,14 @@ class _Producer:
 class ProducerTable:
     """The producers of one topic, at most `producers_max` of them. `clock` is the machine's."""
 
-    __slots__ = ("_by_age", "_clock", "_forgotten", "_producers", "_producers_max")
+    __slots__ = ("_by_age", "_clock", "_forgotten", "_producers", "_producers_max", "_shares")
 
     def __init__(self, *, producers_max: int, clock: LogClock) -> None:
         self._clock = clock
         self._by_age: ByAge[str] = ByAge()
         """By their last append."""
+        self._shares: Shares[str] = Shares()
+        """By the principal that appended last."""
         self._forgotten = Forgotten(producers_max)
         self._producers_max = producers_max
         self._producers: dict[str, _Producer] = {}
@@ -62,6 +65,9 @@ class ProducerTable:
             position += _ROW * count
         assert position == len(appends)
         self._by_age.restore(state.names, state.ages)
+        owners = dict(zip(state.names, state.owners, strict=True))
+        for name in self._by_age:
+            self._shares.touch(name, owners[name])
         self._forgotten = Forgotten(self._producers_max, state.forgotten)
 
     def state(self) -> ProducersState:
@@ -72,6 +78,7 @@ class ProducerTable:
             appends.extend(row.recent)
         return ProducersState(
             names=tuple(self._producers),
+            owners=tuple(map(self._shares.owner, self._producers)),
             next_sequences=pack(array("q", [row.next_sequence for row in rows])),
             append_counts=pack(array("q", [len(row.recent) // _ROW for row in rows])),
             appends=pack(appends),
@@ -103,20 +110,22 @@ class ProducerTable:
             return refused("SequenceReused", producer=producer, sequence=sequence)
         return Appended(start=Offset(start), end=Offset(end), repeated=True)
 
-    def record(self, producer: str, sequence: int, start: Offset, end: Offset, crc: int) -> None:
+    def record(self, command: Append, start: Offset, end: Offset) -> None:
         """Record that the due append is at [start, end)."""
+        producer = command.producer
         known = self._producers.get(producer)
         if known is None:
             known = self._producers[producer] = _Producer()
-        assert sequence == known.next_sequence, "only the append that is due is recorded"
+        assert command.sequence == known.next_sequence, "only the append that is due is recorded"
         known.next_sequence += 1
         recent = known.recent
-        recent.extend((start, end, crc))
+        recent.extend((start, end, command.batch.crc))
         if len(recent) > _ROW * PRODUCER_APPENDS_KEPT:
             del recent[:_ROW]
         self._by_age.touch(producer, self._clock.now_us)
+        self._shares.touch(producer, command.owner)
         while len(self._producers) > self._producers_max:
-            self._forget(self._by_age.oldest())
+            self._forget(self._shares.first_to_go())
 
     def expire_by_age(self, lease_us: int, now_us: int, count_max: int) -> Ended:
         """Forget at most `count_max` producers that were silent for the lease, oldest first."""
@@ -131,6 +140,7 @@ class ProducerTable:
     def _forget(self, producer: str) -> None:
         del self._producers[producer]
         self._by_age.drop(producer)
+        self._shares.drop(producer)
         self._forgotten.add(producer)
 
     def oldest_us(self) -> int | None:
@@ -147,5 +157,6 @@ class ProducerTable:
             digest.column(known.recent)
         for name, active_us in self._by_age.items():
             digest.text(name)
+            digest.text(self._shares.owner(name))
             digest.number(active_us)
         self._forgotten.digest_into(digest)

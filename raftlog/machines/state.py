@@ -53,6 +53,8 @@ class ProducersState:
     """The producers in order of their first append; the packed columns have one number for each."""
 
     names: tuple[str, ...]
+    owners: tuple[str, ...]
+    """Of each, the principal that appended last; "": callers were not authenticated."""
     next_sequences: bytes
     append_counts: bytes
     """How many of its last appends are remembered."""

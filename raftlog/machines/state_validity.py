@@ -119,6 +119,8 @@ def _problem_of_producers(state: ProducersState) -> str | None:
     columns = (state.next_sequences, state.append_counts)
     if problem := _problem_of_columns("producers", columns, len(state.names)):
         return problem
+    if len(state.owners) != len(state.names):
+        return f"{len(state.owners)} owners of {len(state.names)} producers"
     counts = unpack(state.append_counts)
     if min(counts, default=0) < 0 or len(state.appends) != 3 * NUMBER_BYTES * sum(counts):
         return f"appends of {len(state.appends)} bytes, which are not those of the producers"

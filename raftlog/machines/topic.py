@@ -211,7 +211,7 @@ class TopicMachine:
             body_bytes=batch.body_bytes,
         )
         end = self._extents.high_water_mark
-        self._producers.record(command.producer, command.sequence, start, end, batch.crc)
+        self._producers.record(command, start, end)
         return Appended(start=start, end=end, repeated=False)
 
     def _stage(self, index: LogIndex, command: Stage) -> Staged | Refused:

@@ -73,6 +73,7 @@ def problem_of_append(command: Append) -> str | None:
         _text_problem("producer", command.producer, NAME_CHARACTERS_MAX)
         or _time_problem(command.timestamp_us)
         or _batch_problem(command.batch)
+        or _length_problem("owner", command.owner)
     )
 
 

@@ -6,9 +6,10 @@ There are two kinds of rows, each with its own bound.
 are never removed automatically; a new one is refused if there are too many.
 
 *Transient* rows are those of anonymous batch writes, and of writers that never committed and have
-nothing open. They are removed by age and, when their own bound is reached, the longest silent
-first, with everything they have open. So a crowd of one kind does not lock out the other, and
-anonymous writes never lock out one another.
+nothing open. They are removed by age and, when their own bound is reached, the longest silent row
+of the owner with the most, with everything it has open. So a crowd of one kind does not lock out
+the other, anonymous writes never lock out one another, and one principal does not remove the rows
+of others.
 
 A transient row that had committed leaves its name behind: a late Stage or CommitEpoch of it is
 refused (`WriterForgotten`) and not taken for a new writer's. One that had not committed leaves
@@ -21,7 +22,7 @@ import heapq
 from collections.abc import Iterator
 
 from raftlog.core.types import LogIndex, Offset
-from raftlog.machines.ages import ByAge, Ended, Forgotten, LogClock
+from raftlog.machines.ages import ByAge, Ended, Forgotten, LogClock, Shares
 from raftlog.machines.commands import (
     AbortEpoch,
     CommitEpoch,
@@ -57,8 +58,8 @@ class WriterTable:
     """The rows, bounded by `limits`. `clock` is the machine's and gives log time."""
 
     __slots__ = (
-        "_clock", "_forgotten", "_limits", "_open", "_rows", "_topic", "_transient", "dead_bytes",
-        "schema_version",
+        "_clock", "_forgotten", "_limits", "_open", "_rows", "_shares", "_topic", "_transient",
+        "dead_bytes", "schema_version",
     )  # fmt: skip
 
     def __init__(
@@ -72,6 +73,8 @@ class WriterTable:
         self._rows: dict[str, WriterRow] = {}
         self._transient: ByAge[str] = ByAge()
         """The transient rows."""
+        self._shares: Shares[str] = Shares()
+        """The same rows by owner."""
         self._open: ByAge[tuple[str, int]] = ByAge()
         """Writer and epoch of each open epoch, by its newest Stage."""
         self._forgotten = Forgotten(limits.transient_writers_max)
@@ -85,6 +88,8 @@ class WriterTable:
         for row in state.rows:
             self._rows[row.name] = WriterRow.restore(row)
         self._transient.restore(list(self._rows), state.transient)
+        for name in self._transient:
+            self._shares.touch(name, self._rows[name].owner)
         self._open.restore(self._open_keys(), state.open_epochs)
         self._forgotten = Forgotten(self._limits.transient_writers_max, state.forgotten)
         self.dead_bytes = state.dead_bytes
@@ -233,11 +238,13 @@ class WriterTable:
         return WriterRemoved(known=True, staged_bytes=staged_bytes)
 
     def set_owner(self, writer: str, owner: str) -> WriterOwnerSet:
-        """Give the row to the owner. What it has open stays."""
+        """Give the row to the owner. What it has open stays. A transient one counts as active."""
         row = self._rows.get(writer)
         if row is None:
             return WriterOwnerSet(known=False, former="")
         former, row.owner = row.owner, owner
+        if writer in self._transient:
+            self._settle(row)
         return WriterOwnerSet(known=True, former=former)
 
     # ------------------------------------------------------------ queries
@@ -313,7 +320,7 @@ class WriterTable:
         exists = writer in self._rows and writer not in self._transient
         return RuleContext(
             schema_version=self.schema_version,
-            # A new transient row removes the longest silent one.
+            # A new transient row removes another one.
             no_room=None if anonymous or exists else self._no_room(command.owner),
             limits=self._limits,
         )
@@ -355,11 +362,16 @@ class WriterTable:
         """Record that the row is active now, among rows of its kind."""
         row.active_us = self._clock.now_us
         if row.lasting:
-            self._transient.drop(row.name)
+            self._drop_transient(row.name)
             return
         self._transient.touch(row.name, row.active_us)
+        self._shares.touch(row.name, row.owner)
         while len(self._transient) > self._limits.transient_writers_max:
-            self._forget(self._rows[self._transient.oldest()])
+            self._forget(self._rows[self._shares.first_to_go()])
+
+    def _drop_transient(self, name: str) -> None:
+        self._transient.drop(name)
+        self._shares.drop(name)
 
     def _forget(self, row: WriterRow) -> None:
         """Remove the row and what it has open. Remember the name of a transient one that
@@ -367,7 +379,7 @@ class WriterTable:
         for epoch in list(row.open_epochs):
             self._drop_epoch(row, epoch)
         del self._rows[row.name]
-        self._transient.drop(row.name)
+        self._drop_transient(row.name)
         if row.transient and row.last_epoch >= 0:
             self._forgotten.add(row.name)
 

@@ -20,6 +20,12 @@ def caller() -> Caller | None:
     return _caller.get()
 
 
+def principal() -> str:
+    """The principal that makes it; "": the node asks nobody who they are."""
+    who = caller()
+    return "" if who is None else who.principal
+
+
 def proof_of_caller() -> Callable[[], bool]:
     """Whether what the call showed still proves who makes it, each time that it is asked."""
     return _is_known.get()

@@ -72,7 +72,7 @@ from raftlog.multiraft.local_replica import LocalReplica, StoredBatch
 from raftlog.predicates.predicate import NODES_MAX, node_count
 from raftlog.server import views
 from raftlog.server.allowed import Allowed
-from raftlog.server.calling import caller
+from raftlog.server.calling import caller, principal
 from raftlog.server.group_services import GroupServices
 from raftlog.server.key_reads import KeyReads
 from raftlog.server.kv_services import KvServices
@@ -281,6 +281,7 @@ class Services:
             sequence=call.sequence,
             timestamp_us=self._node.now_us(local),
             batch=self._checked(local, call, body),
+            owner=principal(),
         )
         check_sense("Append", problem_of_append(command))
         await self._order.turn(call.producer, call.sequence)

@@ -122,6 +122,7 @@ def _put_append(message: pb.Append, command: Append, header: BatchHeader) -> Non
     message.timestamp_us = command.timestamp_us
     message.batch.CopyFrom(encode_summary(command.batch))
     message.batch_header = encode_header(header).SerializeToString()
+    message.owner = command.owner
 
 
 def _get_append(message: pb.Append) -> Append:
@@ -132,6 +133,7 @@ def _get_append(message: pb.Append) -> Append:
         sequence=message.sequence,
         timestamp_us=message.timestamp_us,
         batch=decode_summary(message.batch),
+        owner=message.owner,
     )
 
 

@@ -44,9 +44,12 @@ _FIELDS = (
     (NAME_CHARACTERS_MAX, "action attempt code history incarnation kind name operator producer"),
     (NAME_CHARACTERS_MAX, "refused role scrub state state_hash topic version"),
     # What Spark or a user calls a writer and its runs, principals, and what else a machine takes.
-    (TEXT_CHARACTERS_MAX, "after held_for names owner plan query_id rack racks run stream"),
-    (TEXT_CHARACTERS_MAX, "stream_run to writer Field.name FormerField.name ColumnChange.name"),
-    (TEXT_CHARACTERS_MAX, "ColumnReference.name Prefix.prefix caller caller_groups former"),
+    (TEXT_CHARACTERS_MAX, "after held_for names owner owners plan query_id rack racks run"),
+    (TEXT_CHARACTERS_MAX, "stream stream_run to writer Field.name FormerField.name"),
+    (
+        TEXT_CHARACTERS_MAX,
+        "ColumnChange.name ColumnReference.name Prefix.prefix caller caller_groups former",
+    ),
     (KEY_CHARACTERS_MAX, "key prefix"),
     # A range of keys may end at the next text behind the longest key.
     (KEY_CHARACTERS_MAX + 1, "start end"),

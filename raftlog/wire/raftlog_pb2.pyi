@@ -237,18 +237,20 @@ class AttemptReference(_message.Message):
     def __init__(self, attempt: _Optional[str] = ..., entry_count: _Optional[int] = ..., record_count: _Optional[int] = ..., chained_crc: _Optional[int] = ...) -> None: ...
 
 class Append(_message.Message):
-    __slots__ = ("producer", "sequence", "timestamp_us", "batch", "batch_header")
+    __slots__ = ("producer", "sequence", "timestamp_us", "batch", "batch_header", "owner")
     PRODUCER_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     BATCH_HEADER_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
     producer: str
     sequence: int
     timestamp_us: int
     batch: BatchSummary
     batch_header: bytes
-    def __init__(self, producer: _Optional[str] = ..., sequence: _Optional[int] = ..., timestamp_us: _Optional[int] = ..., batch: _Optional[_Union[BatchSummary, _Mapping]] = ..., batch_header: _Optional[bytes] = ...) -> None: ...
+    owner: str
+    def __init__(self, producer: _Optional[str] = ..., sequence: _Optional[int] = ..., timestamp_us: _Optional[int] = ..., batch: _Optional[_Union[BatchSummary, _Mapping]] = ..., batch_header: _Optional[bytes] = ..., owner: _Optional[str] = ...) -> None: ...
 
 class Stage(_message.Message):
     __slots__ = ("key", "attempt", "number", "timestamp_us", "batch", "create_writer", "batch_header", "owner")
@@ -1787,20 +1789,22 @@ class ExtentsState(_message.Message):
     def __init__(self, high_water_mark: _Optional[int] = ..., published_bytes: _Optional[int] = ..., digest: _Optional[bytes] = ..., position_offsets: _Optional[bytes] = ..., position_bytes: _Optional[bytes] = ...) -> None: ...
 
 class ProducersState(_message.Message):
-    __slots__ = ("names", "next_sequences", "append_counts", "appends", "ages", "forgotten")
+    __slots__ = ("names", "next_sequences", "append_counts", "appends", "ages", "forgotten", "owners")
     NAMES_FIELD_NUMBER: _ClassVar[int]
     NEXT_SEQUENCES_FIELD_NUMBER: _ClassVar[int]
     APPEND_COUNTS_FIELD_NUMBER: _ClassVar[int]
     APPENDS_FIELD_NUMBER: _ClassVar[int]
     AGES_FIELD_NUMBER: _ClassVar[int]
     FORGOTTEN_FIELD_NUMBER: _ClassVar[int]
+    OWNERS_FIELD_NUMBER: _ClassVar[int]
     names: _containers.RepeatedScalarFieldContainer[str]
     next_sequences: bytes
     append_counts: bytes
     appends: bytes
     ages: AgesState
     forgotten: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, names: _Optional[_Iterable[str]] = ..., next_sequences: _Optional[bytes] = ..., append_counts: _Optional[bytes] = ..., appends: _Optional[bytes] = ..., ages: _Optional[_Union[AgesState, _Mapping]] = ..., forgotten: _Optional[_Iterable[str]] = ...) -> None: ...
+    owners: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., next_sequences: _Optional[bytes] = ..., append_counts: _Optional[bytes] = ..., appends: _Optional[bytes] = ..., ages: _Optional[_Union[AgesState, _Mapping]] = ..., forgotten: _Optional[_Iterable[str]] = ..., owners: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class OpenAttemptState(_message.Message):
     __slots__ = ("attempt", "record_count", "chained_crc", "indexes", "record_counts", "body_bytes", "crcs")

@@ -83,10 +83,22 @@ class Scene:
         return self.machine.apply(LogIndex(self.index), command)
 
     def append(
-        self, sequence: int, data: BatchSummary, *, producer: str = "p", now_us: int = 0
+        self,
+        sequence: int,
+        data: BatchSummary,
+        *,
+        producer: str = "p",
+        now_us: int = 0,
+        owner: str = "",
     ) -> TopicOutcome:
         return self.apply(
-            Append(producer=producer, sequence=sequence, timestamp_us=now_us, batch=data)
+            Append(
+                producer=producer,
+                sequence=sequence,
+                timestamp_us=now_us,
+                batch=data,
+                owner=owner,
+            )
         )
 
     def stage(
@@ -98,6 +110,7 @@ class Scene:
         *,
         create_writer: bool = False,
         now_us: int = 0,
+        owner: str = "",
     ) -> TopicOutcome:
         return self.apply(
             Stage(
@@ -107,6 +120,7 @@ class Scene:
                 timestamp_us=now_us,
                 batch=data,
                 create_writer=create_writer,
+                owner=owner,
             )
         )
 
@@ -117,12 +131,19 @@ class Scene:
         *sizes: int,
         create_writer: bool = False,
         now_us: int = 0,
+        owner: str = "",
     ) -> AttemptReference:
         """Stage new batches of these record counts; each must be taken."""
         batches = [self.new_batch(size) for size in sizes]
         for number, data in enumerate(batches):
             outcome = self.stage(
-                of, attempt, number, data, create_writer=create_writer, now_us=now_us
+                of,
+                attempt,
+                number,
+                data,
+                create_writer=create_writer,
+                now_us=now_us,
+                owner=owner,
             )
             assert not isinstance(outcome, Refused), outcome
         return reference(attempt, batches)

@@ -31,6 +31,7 @@ from raftlog.machines.commands import (
     RegisterNode,
     RemoveWriter,
     Rules,
+    SetWriterOwner,
     SnapshotPoint,
     Stage,
     TopicCommand,
@@ -104,6 +105,7 @@ class LongHistory:
                 sequence=self.random.choice((0, 0, 0, 1, 2)),
                 timestamp_us=0,
                 batch=batch(10_000 + self.minted, 3, self.random.choice((10, 100_000))),
+                owner=self.random.choice(("", "ada", "eve")),
             )
         if chance < 0.85:
             return self._batch_write()
@@ -120,6 +122,7 @@ class LongHistory:
                     producer_lease_us=lease_us,
                 ),
                 RemoveWriter(writer=self.random.choice("abc")),
+                SetWriterOwner(writer=f"once-{self.random.randrange(8)}", owner="eve"),
                 SnapshotPoint(keep_from=LogIndex(self.random.randrange(5))),
                 Trim(offset=Offset(self.random.randrange(-1, mark + 5))),
                 Trim(offset=Offset(mark // 2)),

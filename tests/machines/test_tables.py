@@ -9,6 +9,7 @@ import pytest
 from raftlog.machines.commands import EpochKey, RemoveWriter, SetWriterOwner
 from raftlog.machines.limits import EXPIRED_AT_ONCE_MAX, TopicLimits
 from raftlog.machines.outcomes import EpochCommitted, Outcome, Refused, WriterRemoved
+from raftlog.machines.topic import TopicMachine
 from tests.machines.scenes import TOPIC, Scene, batch, code, ended, expire, key, reference
 
 HOUR_US = 3_600_000_000
@@ -63,6 +64,67 @@ def test_the_longest_silent_transient_row_leaves_first_with_what_it_has_open() -
     assert code(late) == "EpochIncomplete", "it had not committed: nothing of it is visible"
     assert scene.visible() == []
     assert scene.machine.dead_bytes == 1000
+
+
+def restored(scene: Scene, limits: TopicLimits) -> Scene:
+    """The same scene with a machine that was made from its state."""
+    before = scene.machine
+    scene.machine = TopicMachine.restore(TOPIC, before.state(), limits)
+    assert scene.machine.fingerprint() == before.fingerprint()
+    return scene
+
+
+@pytest.mark.parametrize("from_a_state", [False, True])
+def test_the_owner_with_the_most_transient_rows_loses_the_next_one(from_a_state: bool) -> None:
+    limits = TopicLimits(transient_writers_max=4)
+    scene = Scene(limits)
+    adas = scene.stage_all(anonymous(0), "a", 3, owner="ada")
+    scene.stage_all(anonymous(1), "a", 1)
+    for number in range(2, 20):
+        scene.stage_all(anonymous(number), "a", 1, owner="eve")
+        if from_a_state:
+            scene = restored(scene, limits)
+    assert names(scene) == ["u000000", "u000001", "u000018", "u000019"]
+    done = scene.commit_epoch(anonymous(0), adas, transient=True, owner="ada")
+    assert code(done) == "EpochCommitted", "what ada staged is still there"
+
+
+@pytest.mark.parametrize("from_a_state", [False, True])
+def test_the_owner_with_the_most_producers_loses_the_next_one(from_a_state: bool) -> None:
+    limits = TopicLimits(producers_max=4)
+    scene = Scene(limits)
+    scene.append(0, scene.new_batch(), producer="adas", owner="ada")
+    scene.append(0, scene.new_batch(), producer="unnamed")
+    for number in range(20):
+        scene.append(0, scene.new_batch(), producer=f"eves-{number}", owner="eve")
+        if from_a_state:
+            scene = restored(scene, limits)
+    assert code(scene.append(1, scene.new_batch(), producer="adas", owner="ada")) == "Appended"
+    assert code(scene.append(1, scene.new_batch(), producer="unnamed")) == "Appended"
+    late = scene.append(1, scene.new_batch(), producer="eves-17", owner="eve")
+    assert code(late) == "UnknownProducer"
+    assert code(scene.append(1, scene.new_batch(), producer="eves-18", owner="eve")) == "Appended"
+
+
+def test_among_owners_of_as_many_rows_the_longest_silent_row_leaves() -> None:
+    """So a principal that comes last is served too."""
+    scene = Scene(TopicLimits(transient_writers_max=2))
+    for number, owner in enumerate(("zoe", "ada", "eve")):
+        scene.stage_all(anonymous(number), "a", 1, owner=owner)
+    assert names(scene) == ["u000001", "u000002"]
+
+
+@pytest.mark.parametrize("from_a_state", [False, True])
+def test_a_transient_row_counts_for_the_owner_that_it_was_given_to(from_a_state: bool) -> None:
+    limits = TopicLimits(transient_writers_max=3)
+    scene = Scene(limits)
+    for number, owner in ((1, "ada"), (2, "ada"), (3, "eve")):
+        scene.stage_all(anonymous(number), "a", 1, owner=owner)
+    scene.apply(SetWriterOwner(writer="u000001", owner="eve"))
+    if from_a_state:
+        scene = restored(scene, limits)
+    scene.stage_all(anonymous(4), "a", 1, owner="bob")
+    assert names(scene) == ["u000001", "u000002", "u000004"], "eve had two, this one silent longest"
 
 
 def test_streams_that_failed_before_their_first_commit_make_room_for_others() -> None:
@@ -221,7 +283,7 @@ def test_one_expire_ends_a_bounded_number_and_the_next_continues() -> None:
     assert scene.apply(expire(DAY_US, DAY_US)) == ended(epochs=1, writers=2, producers=1)
 
 
-@pytest.mark.parametrize("other", ["order", "age", "forgotten"])
+@pytest.mark.parametrize("other", ["order", "age", "forgotten", "owner"])
 def test_state_hash_sees_what_decides_which_rows_leave(other: str) -> None:
     prints = []
     for changed in (False, True):
@@ -229,7 +291,8 @@ def test_state_hash_sees_what_decides_which_rows_leave(other: str) -> None:
         order = (2, 1) if changed and other == "order" else (1, 2)
         for number in order:
             # Equal rows in another order: what the log says of them is compared elsewhere.
-            scene.append(0, batch(5, 1), producer=f"p{number}")
+            owner = "eve" if changed and other == "owner" else "ada"
+            scene.append(0, batch(5, 1), producer=f"p{number}", owner=owner)
         if other == "age":
             scene.append(1, batch(5, 1), producer="p2", now_us=5)
             scene.append(1, batch(5, 1), producer="p1", now_us=6 if changed else 5)
