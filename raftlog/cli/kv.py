@@ -11,13 +11,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from raftlog.cli.output import Format, FormatOption, one_line, plain, say, show_json, show_table
+from raftlog.cli.output import (
+    Format,
+    FormatOption,
+    confirm,
+    one_line,
+    plain,
+    say,
+    show_json,
+    show_table,
+)
 from raftlog.cli.session import ServersOption, session_of
-from raftlog.errors import ExitCode
+from raftlog.errors import ExitCode, VersionConflict
 from raftlog.machines.limits import INTEGER_MAX
 
 if TYPE_CHECKING:
-    from raftlog import KeyChange, KeyValue
+    from raftlog import KeyChange, KeyValue, KeyValueStore
 
 app = typer.Typer(
     help="Small values by key: read, written and watched, in a store of the cluster's own.",
@@ -77,7 +86,8 @@ def get(
 ) -> None:
     """Print a key's value, byte for byte. Exits with 4 if the key is absent.
 
-    With -o json an object with key, version and value. The store keeps the states of its last
+    With -o json an object with key, version, value and owner: the principal that wrote it, which
+    admins see. The store keeps the states of its last
     10,000 changes for --at.
     """
     with session_of(context, servers).connect() as client:
@@ -142,15 +152,48 @@ def delete(
     context: typer.Context,
     key: KeyArgument,
     expected: ExpectedOption = None,
+    prefix: Annotated[
+        bool, typer.Option("--prefix", help="Remove all keys that begin with KEY.")
+    ] = False,
+    owner: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PRINCIPAL",
+            help="With --prefix: only keys that this principal wrote last. It takes an admin.",
+            show_default=False,
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --prefix: do not ask.")] = False,
     servers: ServersOption = None,
 ) -> None:
-    """Remove a key. Exits with 4 if it was absent, with 7 if it has another version."""
+    """Remove a key. Exits with 4 if it was absent, with 7 if it has another version.
+
+    With --prefix it asks first. A key that is written meanwhile stays.
+    """
+    if (owner is not None or yes) and not prefix:
+        raise typer.BadParameter("--owner and --yes go with --prefix.")
+    if expected is not None and prefix:
+        raise typer.BadParameter("--expected is the version of one key; leave out --prefix.")
     with session_of(context, servers).connect() as client:
-        was_there = client.kv.delete(key, expected=expected)
-    if not was_there:
-        say(f"key {key!r} is absent")
+        if not prefix:
+            deleted = int(client.kv.delete(key, expected=expected))
+        else:
+            found = [each for each in client.kv.scan(key) if owner in (None, each.owner)]
+            if found and not yes:
+                confirm(f"Remove {len(found)} keys that begin with {key!r}?")
+            deleted = sum(_deleted(client.kv, each) for each in found)
+    if not deleted:
+        say(f"key {key!r} is absent" if not prefix else f"no such key begins with {key!r}")
         raise typer.Exit(int(ExitCode.NOT_FOUND))
-    say(f"deleted {key!r}")
+    say(f"deleted {key!r}" if not prefix else f"deleted {deleted} keys")
+
+
+def _deleted(store: KeyValueStore, found: KeyValue) -> bool:
+    """Remove the key, unless it was written since. Returns whether it did."""
+    try:
+        return store.delete(found.key, expected=found.version)
+    except VersionConflict:
+        return False
 
 
 @app.command()
@@ -230,4 +273,4 @@ def _row(pair: KeyValue) -> list[object]:
 
 
 def _as_object(pair: KeyValue) -> dict[str, object]:
-    return {"key": pair.key, "version": pair.version, "value": pair.value}
+    return {"key": pair.key, "version": pair.version, "value": pair.value, "owner": pair.owner}

@@ -8,19 +8,14 @@ and topic, which is never changed. A query must not go on without it.
 
 from __future__ import annotations
 
-import hashlib
-
 from raftlog.client.key_values import KeyValueStore
 from raftlog.errors import VersionConflict
-from raftlog.wire.reserved_keys import WRITTEN_PREFIX, WrittenNote
-
-_DIGEST_BYTES = 16
-"""Of the writer's name, which may be as long as a key."""
+from raftlog.wire.reserved_keys import WrittenNote, written_key
 
 
 def first_epochs(store: KeyValueStore, writer: str) -> dict[str, int]:
     """The epochs in which the writer met its topics, by topic."""
-    prefix = _key(writer, "")
+    prefix = written_key(writer, "")
     notes = (
         (found.key, WrittenNote.decode(found.key, found.value)) for found in store.scan(prefix)
     )
@@ -29,7 +24,7 @@ def first_epochs(store: KeyValueStore, writer: str) -> dict[str, int]:
 
 def first_epoch(store: KeyValueStore, writer: str, topic: str) -> int | None:
     """The epoch in which the writer met the topic; None if that is not noted."""
-    found = store.get(_key(writer, topic))
+    found = store.get(written_key(writer, topic))
     return None if found is None else WrittenNote.decode(found.key, found.value).epoch
 
 
@@ -37,11 +32,6 @@ def note(store: KeyValueStore, writer: str, topic: str, epoch: int) -> None:
     """Remember that the writer met the topic in this epoch, unless an earlier one is noted."""
     value = WrittenNote(writer=writer, epoch=epoch).encode()
     try:
-        store.put(_key(writer, topic), value, expected=0)
+        store.put(written_key(writer, topic), value, expected=0)
     except VersionConflict:
         pass  # noted, by an earlier try of this call or by another run
-
-
-def _key(writer: str, topic: str) -> str:
-    digest = hashlib.blake2b(writer.encode(), digest_size=_DIGEST_BYTES).hexdigest()
-    return f"{WRITTEN_PREFIX}{digest}/{topic}"

@@ -6,6 +6,10 @@ late it arrives (Raft dissertation, section 6.3). A session has one write in fli
 the identity that opened it. When there are too many, the identity with the most sessions loses its
 least recently used one, so one identity cannot end those of another.
 
+A key belongs to the principal that wrote it last, and each principal has a share of the store: half
+of the room, and for raftlog's own keys, which rights on topics allow to write, a tenth. So one
+principal cannot keep all others from writing. Keys that an admin writes are in no share.
+
 The last changes are kept besides the state, for reads at an earlier index and for watchers. They
 decide no outcome and are no part of a snapshot: a machine made from one begins without any. States
 before them are made again from a snapshot and the log (`raftlog.multiraft.past_states`).
@@ -14,10 +18,11 @@ before them are made again from a snapshot and the log (`raftlog.multiraft.past_
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator
 from enum import IntEnum
 from heapq import merge
+from sys import intern
 from typing import ClassVar, NamedTuple, assert_never, get_args
 
 from raftlog.core.types import NO_INDEX, LogIndex
@@ -57,11 +62,17 @@ CHANGE_BYTES_KEPT = 16 * 1024 * 1024
 """So many changes are kept, and as many bytes of keys and values in them. No setting: a watcher
 that is further behind reads the keys again."""
 
+SYSTEM_PREFIX = "raftlog/"
+"""Keys under it are raftlog's own."""
+
 PREFIXES_WITH_RESERVE = ("raftlog/acl/", "raftlog/quotas/")
 """A part of the room is kept for these keys, so that an admin can revoke the right of a caller that
 has filled the store."""
 _RESERVED_PART = 10
 """One tenth."""
+_SHARE_PART = 2
+_OWN_SHARE_PART = 10
+"""One principal's keys may take half of the room, and those under `SYSTEM_PREFIX` a tenth."""
 
 
 class Result(IntEnum):
@@ -71,6 +82,8 @@ class Result(IntEnum):
     CONFLICT = 1
     TOO_MANY_KEYS = 2
     TOO_MANY_BYTES = 3
+    TOO_MANY_KEYS_IN_SHARE = 4
+    TOO_MANY_BYTES_IN_SHARE = 5
 
 
 class _Last(NamedTuple):
@@ -87,6 +100,14 @@ class _Last(NamedTuple):
 
 
 _NO_WRITE = _Last(0, b"", Result.DONE, NO_INDEX, NO_INDEX)
+
+
+class _Share(NamedTuple):
+    """A principal's keys of one kind."""
+
+    owner: str
+    is_own: bool
+    """Whether they are raftlog's own."""
 
 
 class _Change(NamedTuple):
@@ -109,6 +130,8 @@ class KvMachine:
         self._keys: list[str] = []
         """Those of `_values` in order."""
         self._byte_count = 0
+        self._share_keys: Counter[_Share] = Counter()
+        self._share_bytes: Counter[_Share] = Counter()
         self._sessions: dict[str, OrderedDict[str, _Last]] = {}
         """By owner, its sessions: the longest silent first."""
         self._last_index = NO_INDEX
@@ -126,9 +149,11 @@ class KvMachine:
         """
         machine = cls(info, limits)
         machine.rules = known_rules(state.rules, group=info.group, index=state.last_index)
-        machine._values = {each.key: each for each in state.keys}
+        machine._values = {each.key: each._replace(owner=intern(each.owner)) for each in state.keys}
         machine._keys = [each.key for each in state.keys]
         machine._byte_count = sum(map(_size, state.keys))
+        for pair in machine._values.values():
+            machine._count(pair, 1)
         for each in state.sessions:
             last = _Last(
                 each.sequence, each.digest, Result(each.result), each.version, each.previous
@@ -236,7 +261,7 @@ class KvMachine:
         if command.expected not in (ANY_VERSION, found):
             result = Result.CONFLICT
         elif isinstance(command, PutKey):
-            after = KeyValue(command.key, index, command.value)
+            after = KeyValue(command.key, index, command.value, intern(command.share))
             result = self._room(before, after)
         if result is not Result.DONE:
             return _Last(command.sequence, digest, result, found, found)
@@ -251,7 +276,24 @@ class KvMachine:
             return Result.TOO_MANY_KEYS
         if self._byte_count + _size(after) - _size(before) > bytes_max:
             return Result.TOO_MANY_BYTES
+        return self._room_in_share(before, after) if after.owner else Result.DONE
+
+    def _room_in_share(self, before: KeyValue | None, after: KeyValue) -> Result:
+        share = _share_of(after)
+        keys_max, bytes_max = self._share_bounds(after.key)
+        if before is not None and before.owner != after.owner:
+            before = None  # it is in another share
+        if before is None and self._share_keys[share] >= keys_max:
+            return Result.TOO_MANY_KEYS_IN_SHARE
+        if self._share_bytes[share] + _size(after) - _size(before) > bytes_max:
+            return Result.TOO_MANY_BYTES_IN_SHARE
         return Result.DONE
+
+    def _share_bounds(self, key: str) -> tuple[int, int]:
+        """How many keys and bytes a principal's share that the key belongs to may have."""
+        keys_max, bytes_max = self._bounds("")
+        part = _OWN_SHARE_PART if key.startswith(SYSTEM_PREFIX) else _SHARE_PART
+        return max(1, keys_max // part), max(1, bytes_max // part)
 
     def _bounds(self, key: str) -> tuple[int, int]:
         """How many keys and bytes there may be after a put of the key."""
@@ -271,7 +313,19 @@ class KvMachine:
             del self._values[key]
             del self._keys[bisect_left(self._keys, key)]
         self._byte_count += _size(after) - _size(before)
+        self._count(before, -1)
+        self._count(after, 1)
         self._keep(index, key, before, after)
+
+    def _count(self, pair: KeyValue | None, sign: int) -> None:
+        """Add the key to its owner's share, or with a `sign` of -1 take it out."""
+        if pair is None or not pair.owner:
+            return
+        share = _share_of(pair)
+        self._share_keys[share] += sign
+        self._share_bytes[share] += sign * _size(pair)
+        if not self._share_keys[share]:
+            del self._share_keys[share], self._share_bytes[share]
 
     def _keep(
         self, index: LogIndex, key: str, before: KeyValue | None, after: KeyValue | None
@@ -286,7 +340,6 @@ class KvMachine:
             self.changes_after = dropped.change.index
 
     def _outcome(self, command: KeyWrite, last: _Last) -> KeyWritten | Refused:
-        keys_max, bytes_max = self._bounds(command.key)
         match last.result:
             case Result.DONE:
                 return KeyWritten(version=last.version, previous=last.previous)
@@ -297,12 +350,15 @@ class KvMachine:
                     expected=command.expected,
                     found=last.previous,
                 )
-            case Result.TOO_MANY_KEYS:
-                what, limit, unit = "The key-value store", keys_max, "keys"
-            case Result.TOO_MANY_BYTES:
-                what, limit, unit = "The key-value store", bytes_max, "bytes"
+            case Result.TOO_MANY_KEYS | Result.TOO_MANY_BYTES:
+                what, bounds = "The key-value store", self._bounds(command.key)
+            case Result.TOO_MANY_KEYS_IN_SHARE | Result.TOO_MANY_BYTES_IN_SHARE:
+                what = f"The share of {command.owner} in the key-value store"
+                bounds = self._share_bounds(command.key)
             case _:
                 assert_never(last.result)
+        of_keys = last.result in (Result.TOO_MANY_KEYS, Result.TOO_MANY_KEYS_IN_SHARE)
+        limit, unit = (bounds[0], "keys") if of_keys else (bounds[1], "bytes")
         return refused("TooMany", what=what, limit=limit, unit=unit)
 
     # ------------------------------------------------------------ queries
@@ -357,6 +413,7 @@ class KvMachine:
             digest.text(key)
             digest.number(self._values[key].version)
             digest.raw(self._values[key].value)
+            digest.text(self._values[key].owner)
         for owner, sessions in self._sessions.items():
             for session, last in sessions.items():
                 digest.text(owner)
@@ -376,6 +433,10 @@ def _digest(command: KeyWrite) -> bytes:
     if isinstance(command, PutKey):
         digest.raw(command.value)
     return digest.finish()
+
+
+def _share_of(pair: KeyValue) -> _Share:
+    return _Share(pair.owner, pair.key.startswith(SYSTEM_PREFIX))
 
 
 def _size(pair: KeyValue | None) -> int:

@@ -27,6 +27,8 @@ class KeyValue(NamedTuple):
     """The index of the entry that wrote the value, from 1."""
     value: bytes
     """0 to 65,536 bytes."""
+    owner: str = ""
+    """The principal that wrote it; "": an admin did, or callers are not authenticated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +77,9 @@ class PutKey:
     value: bytes
     expected: int
     """`ANY_VERSION`; 0: the key must be absent."""
+    share: str = ""
+    """The principal in whose share of the store the key is; "": in that of none, because the caller
+    may do everything, or callers are not authenticated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,9 +40,9 @@ from raftlog.machines.evolution import problem_of_changes, problem_of_schema
 from raftlog.machines.kv_commands import (
     ANY_VERSION,
     SESSION_CHARACTERS,
+    DeleteKey,
     KeyWrite,
     OpenSession,
-    PutKey,
 )
 from raftlog.machines.limits import (
     BATCH_BYTES_MAX,
@@ -274,9 +274,11 @@ def problem_of_key_write(command: KeyWrite) -> str | None:
         return f"expected is {command.expected}"
     if not 0 < len(command.key) <= KEY_CHARACTERS_MAX:
         return f"key has {len(command.key)} characters; 1 to {KEY_CHARACTERS_MAX} are allowed"
-    if isinstance(command, PutKey) and len(command.value) > VALUE_BYTES_MAX:
+    if isinstance(command, DeleteKey):
+        return None
+    if len(command.value) > VALUE_BYTES_MAX:
         return f"value has {len(command.value)} bytes; {VALUE_BYTES_MAX} are allowed"
-    return None
+    return _length_problem("share", command.share)
 
 
 def problem_of_kv(command: CreateKv) -> str | None:

@@ -38,8 +38,8 @@ def first_unread(positions: Sequence[KeyValue] | None, topic: TopicInfo, mark: O
         return Unread(Offset(0), "")
     groups = [
         Unread(offset if offset <= mark else Offset(0), group)
-        for key, _, value in positions
-        for group, offset in _position_in(topic, key, value)
+        for each in positions
+        for group, offset in _position_in(topic, each.key, each.value)
     ]
     return min(groups, default=Unread(mark, ""))
 

@@ -34,6 +34,7 @@ from raftlog.errors import (
 )
 from raftlog.machines.commands import ReportPlacement, TopicInfo
 from raftlog.machines.group_info import ControllerInfo, GroupInfo
+from raftlog.machines.kv import SYSTEM_PREFIX
 from raftlog.machines.kv_commands import KeyChange, KeyValue
 from raftlog.machines.outcomes import Refused
 from raftlog.multiraft.replicas import NodeReplicas
@@ -42,10 +43,6 @@ from raftlog.wire import calls, reader_positions
 from raftlog.wire.kv_calls import OpenKv, ReadKeys
 from raftlog.wire.placing_calls import PlacementsReply
 from raftlog.wire.reserved_keys import QUERIES_PREFIX, WRITTEN_PREFIX, QueryNote
-
-SYSTEM_PREFIX = "raftlog/"
-"""Keys under it are raftlog's own: each is judged by what it says."""
-
 
 _PREFIXES_OF_NODES = frozenset(
     {grant_keys.KEY_PREFIX, quota_keys.KEY_PREFIX, reader_positions.KEY_PREFIX}
@@ -124,6 +121,10 @@ class Allowed:
             names = [name for name in error.nearest.split(", ") if self._sees(who, name)]
             return TopicNotFound(topic=error.topic, nearest=", ".join(names))
         return error
+
+    def may_all(self, who: Caller | None) -> bool:
+        """Whether the caller has every right. Raises `RightsUnknown`."""
+        return self.rights.allow(who, Right.ADMIN, EVERYTHING)
 
     # ------------------------------------------------------------ what is meant
 

@@ -23,7 +23,7 @@ from raftlog.errors import (
 )
 from raftlog.machines.commands import CreateKv
 from raftlog.machines.group_info import KvInfo, label_of
-from raftlog.machines.kv import KvMachine
+from raftlog.machines.kv import SYSTEM_PREFIX, KvMachine
 from raftlog.machines.kv_commands import (
     SESSION_CHARACTERS,
     DeleteKey,
@@ -36,8 +36,8 @@ from raftlog.machines.kv_commands import (
 from raftlog.machines.outcomes import KeyWritten, KvCreated, SessionOpened
 from raftlog.machines.validity import problem_of_key_write
 from raftlog.multiraft.local_replica import LocalReplica
-from raftlog.server.allowed import SYSTEM_PREFIX, Allowed
-from raftlog.server.calling import caller
+from raftlog.server.allowed import Allowed
+from raftlog.server.calling import caller, principal
 from raftlog.server.group_services import problem_of_seconds
 from raftlog.server.node import Node
 from raftlog.server.placing import PlacingServices
@@ -105,7 +105,7 @@ class KvServices:
     async def open_session(self, call: calls.OpenSessionCall) -> SessionOpened:
         """A new session of writes, with an id that cannot be guessed."""
         command = OpenSession(
-            session=secrets.token_hex(SESSION_CHARACTERS // 2), owner=_owner(), ends=call.ends
+            session=secrets.token_hex(SESSION_CHARACTERS // 2), owner=principal(), ends=call.ends
         )
         return accepted(SessionOpened, await self._node.propose(self._here(call.group), command))
 
@@ -113,11 +113,12 @@ class KvServices:
         """Write a value; answered once it is durable on a majority and applied here."""
         command = PutKey(
             session=call.session,
-            owner=_owner(),
+            owner=principal(),
             sequence=call.sequence,
             key=call.key,
             value=call.value,
             expected=call.expected,
+            share="" if self._allowed.may_all(caller()) else principal(),
         )
         local = self._here(call.group)
         self._node.check_leads(local)
@@ -128,7 +129,7 @@ class KvServices:
         """Remove a key; answered as a put is."""
         command = DeleteKey(
             session=call.session,
-            owner=_owner(),
+            owner=principal(),
             sequence=call.sequence,
             key=call.key,
             expected=call.expected,
@@ -184,6 +185,7 @@ class KvServices:
         """The first keys that the caller may see, and whether there are others that it may see:
         what is hidden shows in neither."""
         who, start, byte_count = caller(), call.start, 0
+        shows_owners = self._allowed.may_all(who)
         limit = min(call.limit, calls.KEYS_PER_PAGE_MAX)
         found: list[KeyValue] = []
         while True:
@@ -194,7 +196,7 @@ class KvServices:
                     continue
                 if len(found) == limit or byte_count >= calls.KEY_BYTES_PER_PAGE_MAX:
                     return calls.KeysReply(index=index, keys=tuple(found), more=True)
-                found.append(pair)
+                found.append(pair if shows_owners else pair._replace(owner=""))
                 byte_count += len(pair.key) + len(pair.value)
             if not more:
                 return calls.KeysReply(index=index, keys=tuple(found), more=False)
@@ -330,9 +332,3 @@ def _pieces(changes: tuple[KeyChange, ...], index: LogIndex) -> Iterator[calls.K
             yield calls.KeyChanges(index=change.index, changes=tuple(piece))
             piece, byte_count = [], 0
     yield calls.KeyChanges(index=index, changes=tuple(piece))
-
-
-def _owner() -> str:
-    """Whose a session is that the call opens or writes in."""
-    who = caller()
-    return "" if who is None else who.principal

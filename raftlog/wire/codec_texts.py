@@ -45,7 +45,7 @@ _FIELDS = (
     (NAME_CHARACTERS_MAX, "refused role scrub state state_hash topic version"),
     # What Spark or a user calls a writer and its runs, principals, and what else a machine takes.
     (TEXT_CHARACTERS_MAX, "after held_for names owner owners plan query_id rack racks run"),
-    (TEXT_CHARACTERS_MAX, "stream stream_run to writer Field.name FormerField.name"),
+    (TEXT_CHARACTERS_MAX, "share stream stream_run to writer Field.name FormerField.name"),
     (
         TEXT_CHARACTERS_MAX,
         "ColumnChange.name ColumnReference.name Prefix.prefix caller caller_groups former",

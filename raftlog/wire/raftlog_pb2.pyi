@@ -2075,20 +2075,22 @@ class OpenSession(_message.Message):
     def __init__(self, session: _Optional[str] = ..., owner: _Optional[str] = ..., ends: _Optional[str] = ...) -> None: ...
 
 class PutKey(_message.Message):
-    __slots__ = ("session", "sequence", "key", "value", "expected", "owner")
+    __slots__ = ("session", "sequence", "key", "value", "expected", "owner", "share")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
     session: str
     sequence: int
     key: str
     value: bytes
     expected: int
     owner: str
-    def __init__(self, session: _Optional[str] = ..., sequence: _Optional[int] = ..., key: _Optional[str] = ..., value: _Optional[bytes] = ..., expected: _Optional[int] = ..., owner: _Optional[str] = ...) -> None: ...
+    share: str
+    def __init__(self, session: _Optional[str] = ..., sequence: _Optional[int] = ..., key: _Optional[str] = ..., value: _Optional[bytes] = ..., expected: _Optional[int] = ..., owner: _Optional[str] = ..., share: _Optional[str] = ...) -> None: ...
 
 class DeleteKey(_message.Message):
     __slots__ = ("session", "sequence", "key", "expected", "owner")
@@ -2129,14 +2131,16 @@ class WriteReply(_message.Message):
     def __init__(self, version: _Optional[int] = ..., previous: _Optional[int] = ..., index: _Optional[int] = ...) -> None: ...
 
 class KeyValue(_message.Message):
-    __slots__ = ("key", "version", "value")
+    __slots__ = ("key", "version", "value", "owner")
     KEY_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
     key: str
     version: int
     value: bytes
-    def __init__(self, key: _Optional[str] = ..., version: _Optional[int] = ..., value: _Optional[bytes] = ...) -> None: ...
+    owner: str
+    def __init__(self, key: _Optional[str] = ..., version: _Optional[int] = ..., value: _Optional[bytes] = ..., owner: _Optional[str] = ...) -> None: ...
 
 class SessionState(_message.Message):
     __slots__ = ("session", "sequence", "result", "version", "previous", "owner", "digest")

@@ -73,7 +73,7 @@ def test_a_value_is_put_read_replaced_by_version_and_deleted(client: LogClient, 
     kv = client.kv
     assert kv.get(key) is None
     version = kv.put(key, b"one", expected=0)
-    assert kv.get(key) == (key, version, b"one")
+    assert kv.get(key) == KeyValue(key, version, b"one")
     with pytest.raises(VersionConflict, match=f"has version {version}"):
         kv.put(key, b"two", expected=0)
     newer = kv.put(key, b"two", expected=version)
@@ -322,7 +322,7 @@ def test_the_commands_do_what_the_client_does(cluster: ProcessCluster, key: str)
     version = put.stdout.decode().strip()
     assert raftlog(cluster, "kv", "get", key).stdout == b"a\0b"
     told = json.loads(raftlog(cluster, "kv", "get", key, "-o", "json").stdout)
-    assert told == {"key": key, "version": int(version), "value": "a\0b"}
+    assert told == {"key": key, "version": int(version), "value": "a\0b", "owner": ""}
     conflict = raftlog(cluster, "kv", "cas", key, "0", "new")
     assert conflict.returncode == ExitCode.REFUSED
     assert b"the write expects it to be absent" in conflict.stderr

@@ -16,17 +16,21 @@ import pytest
 from raftlog.auth.quotas import EVERYBODY, Limit
 from raftlog.auth.rights import EVERYTHING, Right, topic_named
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
+from raftlog.client import written_topics
 from raftlog.client.attempt import Attempt
 from raftlog.client.log_client import LogClient
 from raftlog.errors import (
     DeadlineExceeded,
+    ExitCode,
     Forbidden,
     InvalidOption,
     QuotaExceeded,
     StoredValueInvalid,
     WriterBytesExceeded,
 )
-from raftlog.machines.commands import EpochKey
+from raftlog.machines.commands import Append, EpochKey
+from raftlog.wire.codec import decode_command
+from raftlog.wire.reserved_keys import WRITTEN_PREFIX, WrittenNote, written_key
 from tests.cli.command import run
 from tests.cluster.closed import (
     NODES,
@@ -314,3 +318,56 @@ def test_the_command_sets_lists_and_lifts_them_and_the_audit_log_has_it(
         return "raftlog/quotas/group:token:etl" in keys
 
     wait_for(audited, "the audit log", PATIENCE_S)
+
+
+# ---------------------------------------------------------------- shares
+
+
+def test_the_log_says_which_principal_appends(people: dict[str, LogClient]) -> None:
+    """A topic with too many producers forgets one of the principal with the most."""
+    people["eve"].append(TOPIC, [{"id": 1}])
+    operator = people["operator"]
+    entries = operator.groups.entries(operator.describe_topic(TOPIC).group)
+    commands = [decode_command(each.command) for each in entries if each.kind == "command"]
+    owners = [each.owner for each in commands if isinstance(each, Append)]
+    assert (owners[0], owners[-1]) == ("token:writer", "token:eve")
+
+
+def test_a_note_is_under_its_writers_name_and_an_admin_removes_those_of_a_principal(
+    cluster: ProcessCluster,
+    people: dict[str, LogClient],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """They are the keys of the store that need no right on keys."""
+    operator, eve = people["operator"], people["eve"]
+
+    def may_note() -> bool:
+        try:
+            written_topics.note(eve.kv, "w0", TOPIC, 1)
+        except Forbidden:
+            return False
+        return True
+
+    wait_for(may_note, "the right to write", PATIENCE_S)
+    for key in ("raftlog/written/anything/limited", written_key("another", TOPIC)):
+        with pytest.raises(StoredValueInvalid):
+            eve.kv.put(key, WrittenNote(writer="w", epoch=1).encode())
+    for writer in ("w1", "w2"):
+        written_topics.note(eve.kv, writer, TOPIC, 1)
+    written_topics.note(operator.kv, "w", TOPIC, 1)
+    owners = {each.key: each.owner for each in operator.kv.scan(WRITTEN_PREFIX)}
+    its_own = {written_key(f"w{number}", TOPIC): "token:eve" for number in range(3)}
+    assert owners == its_own | {written_key("w", TOPIC): ""}, "an admin has no share"
+    seen = {each.key: each.owner for each in eve.kv.scan(WRITTEN_PREFIX)}
+    assert seen == dict.fromkeys(owners, ""), "only admins see principals"
+    monkeypatch.setenv("RAFTLOG_CLIENT__TOKEN", f"file:{folder / 'operator'}")
+    monkeypatch.setenv("RAFTLOG_CLIENT__TLS_CA_FILE", str(cluster.data / "tls" / "ca.pem"))
+    words = ("kv", "delete", "raftlog/", "--prefix", "--owner", "token:eve", "--yes")
+    removed = run(monkeypatch, capsys, *words, "--servers", cluster.servers)
+    assert (removed.code, removed.err) == (0, "deleted 3 keys\n")
+    again = run(monkeypatch, capsys, *words, "--servers", cluster.servers)
+    assert again.code == ExitCode.NOT_FOUND
+    assert [each.key for each in operator.kv.scan(WRITTEN_PREFIX)] == [written_key("w", TOPIC)]
+    operator.kv.delete(written_key("w", TOPIC))

@@ -40,6 +40,7 @@ class Store:
         self.index = 0
         self.sequence = 0
         self.owner = ""
+        self.share = ""
         self.session = self.open()
 
     def apply(self, command: KvCommand) -> KvOutcome:
@@ -64,6 +65,7 @@ class Store:
             key=key,
             value=value,
             expected=expected,
+            share=self.share,
         )
 
     def delete(self, key: str, expected: int = ANY_VERSION) -> KvOutcome:
@@ -124,7 +126,7 @@ def test_a_refusal_is_remembered_so_a_late_resend_of_it_is_not_done() -> None:
     late = store.a_put("a", b"2", expected=0)
     other = Store.__new__(Store)
     other.machine, other.index, other.sequence = store.machine, store.index, 0
-    other.owner = ""
+    other.owner = other.share = ""
     other.session = other.open()
     other.delete("a")
     store.index = other.index
@@ -242,9 +244,62 @@ def test_who_fills_the_store_leaves_room_for_grants_and_quotas(
     assert code(store.put(f"{prefix}a")) == ""
 
 
+class Principal(Store):
+    """What a principal writes into a store that others use too."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        self.store = store
+        self.machine = store.machine
+        self.sequence = 0
+        self.owner = self.share = name
+        self.session = f"{store.index:032x}"
+        self.apply(OpenSession(session=self.session, owner=name, ends=""))
+
+    def apply(self, command: KvCommand) -> KvOutcome:
+        return self.store.apply(command)
+
+
+@pytest.mark.parametrize("limits", [KvLimits(keys_max=100), KvLimits(bytes_max=10_000)])
+@pytest.mark.parametrize(
+    ("prefix", "part"),
+    [("app/", 2), ("raftlog/written/", 10), (grant_keys.KEY_PREFIX, 10)],
+)
+def test_no_principal_fills_the_store(limits: KvLimits, prefix: str, part: int) -> None:
+    """Grants too: an admin of one topic grants rights on it to as many principals as it likes."""
+    store = Store(limits)
+    eve, ada = Principal(store, "eve"), Principal(store, "ada")
+    value = b"x" * (100 - len(f"{prefix}000"))
+    full = next(n for n in range(100) if code(eve.put(f"{prefix}{n:03}", value)))
+    assert full == 90 // part, "of the room that is for no grants, which is 90 keys"
+    refused = eve.put(f"{prefix}{full:03}", value)
+    assert isinstance(refused, Refused)
+    assert dict(refused.values)["what"] == "The share of eve in the key-value store"
+    assert code(eve.put(f"{prefix}000", value[::-1])) == "", "as large as it was"
+    assert code(eve.put("other/" if part == 10 else "raftlog/queries/i/q", b"")) == ""
+    assert code(ada.put(f"{prefix}ada", value[:90])) == ""
+    assert code(store.put(f"{prefix}admin", value[:90])) == "", "an admin has no share"
+    assert code(eve.delete(f"{prefix}000")) == ""
+    assert code(eve.put(f"{prefix}{full:03}", value)) == "", "in place of that"
+
+
+def test_a_key_is_in_the_share_of_the_principal_that_wrote_it_last() -> None:
+    store = Store(KvLimits(keys_max=20))
+    eve, ada = Principal(store, "eve"), Principal(store, "ada")
+    assert code(ada.put("raftlog/positions/g/t")) == ""
+    assert code(ada.put("raftlog/positions/g/u")) == "TooMany"
+    assert code(eve.put("raftlog/positions/g/t")) == ""
+    assert code(ada.put("raftlog/positions/g/u")) == ""
+    assert code(ada.put("raftlog/positions/g/t")) == "TooMany", "it would be the second one again"
+    assert code(eve.put("raftlog/positions/g/v")) == "TooMany"
+    assert [each.owner for each in store.pairs()] == ["eve", "ada"]
+
+
 @pytest.mark.parametrize(
     "command",
     [
+        PutKey(
+            session="0" * 32, owner="", sequence=1, key="a", value=b"", expected=0, share="s" * 1025
+        ),
         PutKey(session="0" * 32, owner="", sequence=0, key="a", value=b"", expected=0),
         PutKey(session="0" * 32, owner="", sequence=1, key="", value=b"", expected=0),
         PutKey(session="0" * 32, owner="", sequence=1, key="a" * 1025, value=b"", expected=0),
@@ -287,7 +342,8 @@ def random_command(chance: Random, store: Store, sessions: dict[str, int]) -> Kv
     }
     if chance.randrange(5) == 0:
         return DeleteKey(**given)
-    return PutKey(**given, value=chance.randbytes(chance.randint(0, 4)))
+    share = chance.choice(["", "ada", "eve"])
+    return PutKey(**given, value=chance.randbytes(chance.randint(0, 4)), share=share)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -308,12 +364,13 @@ def test_the_state_at_every_kept_index_is_what_it_was_then(
     assert kept[0] == store.machine.changes_after, "the first that is kept is known as well"
     for index in kept:
         assert store.pairs(at=index) == then[index]
-        after: dict[str, KeyValue] = {each.key: each for each in then[index]}
+        after = {each.key: each._replace(owner="") for each in then[index]}
         for change in store.machine.changes(LogIndex(index), ""):
             after.pop(change.key, None)
             if not change.deleted:
                 after[change.key] = KeyValue(change.key, change.version, change.value)
-        assert sorted(after.values()) == store.pairs(), "the changes lead to what is there now"
+        found = [each._replace(owner="") for each in store.pairs()]
+        assert sorted(after.values()) == found, "the changes lead to what is there now"
 
 
 def test_a_machine_made_from_its_state_goes_on_as_the_same() -> None:

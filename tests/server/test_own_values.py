@@ -22,6 +22,7 @@ from raftlog.server.kv_services import OWN_VALUES, check_own_value
 from raftlog.server.meters import quotas_of
 from raftlog.server.rights import grants_of
 from raftlog.stored_values import NAME_MAX, NUMBER_MAX, StoredValue
+from raftlog.wire.reserved_keys import QueryNote, WrittenNote, written_key
 from tests.multiraft.compaction_scene import topic_of
 
 KINDS = StoredValue.__subclasses__()
@@ -30,7 +31,7 @@ KEYS = {
     "raftlog/quotas/": "raftlog/quotas/token:ada",
     "raftlog/positions/": "raftlog/positions/g/t",
     "raftlog/queries/": "raftlog/queries/1f2e/q",
-    "raftlog/written/": "raftlog/written/1f2e/t",
+    "raftlog/written/": written_key("a", "t"),
 }
 """A key of each kind."""
 WRONG = (
@@ -82,6 +83,32 @@ def test_what_is_no_value_of_its_kind_is_refused_as_that(kind: type[StoredValue]
         with pytest.raises(StoredValueInvalid) as raised:
             check_own_value(key, value)
         assert len(str(raised.value)) < 1_000, value[:80]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        written_key("b", "t"),
+        written_key("a", ""),
+        written_key("a", "t/t"),
+        written_key("a", ".t"),
+        written_key("a", "t").replace("/written/", "/written/more/"),
+        written_key("a", "t").replace("/written/", "/written/0"),
+        "raftlog/written/anything/t",
+    ],
+)
+def test_the_key_of_a_writers_note_names_that_writer_and_a_topic(key: str) -> None:
+    """So a writer has one note about a topic."""
+    with pytest.raises(StoredValueInvalid):
+        check_own_value(key, WrittenNote(writer="a", epoch=1).encode())
+
+
+@pytest.mark.parametrize("key", ["raftlog/queries/", "raftlog/queries/1f2e", "raftlog/queries//q"])
+def test_the_key_of_a_querys_note_names_an_incarnation_and_a_query(key: str) -> None:
+    value = QueryNote(query_id="a", topic="t").encode()
+    with pytest.raises(StoredValueInvalid):
+        check_own_value(key, value)
+    check_own_value("raftlog/queries/1f2e/", value)  # a query without a name
 
 
 @pytest.mark.parametrize("prefix", KEYS)
