@@ -14,7 +14,7 @@ consensus durable live here and nowhere else:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, assert_never
 
@@ -50,7 +50,6 @@ from raftlog.core.timer import Random
 from raftlog.core.types import (
     NO_INDEX,
     NOBODY,
-    Entry,
     EntryKind,
     GroupId,
     HardState,
@@ -75,10 +74,6 @@ from raftlog.storage.prefix import PrefixRemoval
 from raftlog.storage.read import LogRead
 from raftlog.storage.write import LogWrite
 from raftlog.wire.codec import decode_command
-
-_DECODED_MAX = 4096
-"""Commands that are kept decoded until they are applied. More are decoded again. No setting: it
-bounds memory, and an entry is applied soon after it came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,16 +170,15 @@ class Budget:
         return self.entries <= 0 or self.bytes <= 0 or self._clock_us() >= self._until_us
 
 
-def decoded_commands(
-    message: AppendRequest | PulledEntries, kinds: frozenset[type]
-) -> list[tuple[Entry, Command]]:
-    """The commands of the entries that came, each with its entry. `kinds` are the machine's.
+def check_commands(message: AppendRequest | PulledEntries, kinds: frozenset[type]) -> None:
+    """Raises `PeerProtocolViolation` if this program cannot read a command that came, or does not
+    know the version of the state machine that it begins: once such an entry is committed every
+    replica stops at it. If its leader's program is newer, the log here goes on after this node's
+    upgrade. `kinds` are the machine's commands.
 
-    Raises `PeerProtocolViolation` if this program cannot read one, or does not know the version of
-    the state machine that it begins: once such an entry is committed every replica stops at it. If
-    its leader's program is newer, the log here goes on after this node's upgrade.
+    What is found is not kept: the message may be a stale one, which leaves the log as it is. What
+    is applied is decoded again (3 us) from the bytes that the log holds.
     """
-    found = []
     for entry in message.entries:
         if entry.kind is EntryKind.COMMAND:
             try:
@@ -193,13 +187,11 @@ def decoded_commands(
                     raise MalformedRequest(call="command", what=f"a {type(command).__name__}")
                 if isinstance(command, Rules):
                     known_rules(command.version, group=message.group, index=entry.index)
+                continue
             except MalformedRequest as error:
                 what = error.what
             except LogFromNewerVersion as error:
                 what = error.found
-            else:
-                found.append((entry, command))
-                continue
             raise PeerProtocolViolation(
                 group=message.group,
                 peer=message.sender,
@@ -207,7 +199,6 @@ def decoded_commands(
                 problem=f"entry {entry.index} comes from a newer version, which this node needs "
                 f"too, or from none: {what}",
             )
-    return found
 
 
 class _Held(NamedTuple):
@@ -282,7 +273,6 @@ class Replica:
         self.troubles: frozenset[Trouble] = frozenset()
         """What is known to be wrong with what the replica has."""
         self._apply_to = applied_index
-        self._decoded: dict[int, tuple[Term, Command]] = {}  # when they came, by index
         self._reads: deque[ReadState] = deque()
         self._held: deque[_Held] = deque()
         self._write_asked = 0
@@ -310,11 +300,8 @@ class Replica:
         `term_max`, and what is raised: see `Raft.step`.
         """
         raft = self.raft
-        if isinstance(message, AppendRequest) and message.entries:
-            decoded = decoded_commands(message, self.machine.commands)
-            raft.step(message, term_max=term_max)
-            self._decoded_ahead(decoded)
-            return
+        if isinstance(message, AppendRequest):
+            check_commands(message, self.machine.commands)
         raft.step(message, term_max=term_max)
         if message.term == raft.term:
             if isinstance(message, Heartbeat):
@@ -330,16 +317,8 @@ class Replica:
 
     def observe(self, pulled: PulledEntries, *, term_max: Term = validity.TERM_MAX) -> None:
         """As `Raft.observe`."""
-        decoded = decoded_commands(pulled, self.machine.commands)
+        check_commands(pulled, self.machine.commands)
         self.raft.observe(pulled, term_max=term_max)
-        self._decoded_ahead(decoded)
-
-    def _decoded_ahead(self, decoded: Sequence[tuple[Entry, Command]]) -> None:
-        """Keep commands that came just now until they are applied, as far as there is room."""
-        last_index = self.raft.log.last_index
-        for entry, command in decoded:
-            if len(self._decoded) < _DECODED_MAX and self.applied_index < entry.index <= last_index:
-                self._decoded[entry.index] = entry.term, command
 
     @property
     def diverged(self) -> bool:
@@ -579,10 +558,7 @@ class Replica:
         budget.applied(len(command))
         outcome = None
         if kind is EntryKind.COMMAND:
-            ahead = self._decoded.pop(index, None)
-            known = ahead is not None and ahead[0] == term
-            decoded = ahead[1] if ahead is not None and known else self._decode(index, command)
-            outcome = self.machine.apply(index, decoded)
+            outcome = self.machine.apply(index, self._decode(index, command))
         self.applied_index = index
         self.state_hash = next_state_hash(self.state_hash, index, term, kind, command, outcome)
         self.since_point.add(kind, self.log.size_at(index))

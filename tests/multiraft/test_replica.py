@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from random import Random
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from raftlog.comparison import Comparison
 from raftlog.core.election import PATIENCE
 from raftlog.core.membership import Membership, MembershipAt, Memberships
-from raftlog.core.messages import Replicate
+from raftlog.core.messages import AppendRequest, PulledEntries, Replicate
 from raftlog.core.ready import Role
-from raftlog.core.types import NO_INDEX, EntryKind, LogIndex, NodeId, Payload, Span, Term
+from raftlog.core.types import NO_INDEX, Entry, EntryKind, LogIndex, NodeId, Payload, Span, Term
 from raftlog.damage_table import Trouble
-from raftlog.machines.commands import SnapshotPoint
+from raftlog.errors import AcknowledgedEntriesLost, PeerProtocolViolation
+from raftlog.machines.commands import RegisterNode, SnapshotPoint
 from raftlog.machines.controller import ControllerMachine
 from raftlog.replica import Budget, Output, Replica
 from raftlog.storage.contract import ROOT
 from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
-from raftlog.wire.codec import encode_command
+from raftlog.wire.codec import decode_command, encode_command
 from tests.core.member import GROUP, TIMING, Shortest, heartbeat
 from tests.storage.memory import MemoryFileSystem
 
@@ -195,3 +200,122 @@ def test_states_are_compared_every_so_many_entries(leader: Alone) -> None:
     assert leader.replica.log.command(LogIndex(6)) == (
         Term(1), EntryKind.COMMAND, COMMAND.command,
     )  # fmt: skip
+
+
+# ------------------------------------------------------------ what is applied
+
+
+def registered(index: int, term: int, port: int) -> Entry:
+    """By it a node listens at the port."""
+    node = NodeId(1 + index % 3)
+    command = RegisterNode(node=node, store_uuid="s", address=f"127.0.0.1:{port}", rules=1)
+    payload = Payload(encode_command(command, None), b"")
+    return Entry(LogIndex(index), Term(term), EntryKind.COMMAND, payload)
+
+
+def appended(sender: int, term: int, *entries: Entry, commit_index: int = 0) -> AppendRequest:
+    """The entries, which begin at index 1 or follow on one of term 1."""
+    prev_index = LogIndex(entries[0].index - 1)
+    return AppendRequest(
+        group=GROUP,
+        sender=NodeId(sender),
+        to=NodeId(1),
+        term=Term(term),
+        prev_index=prev_index,
+        prev_term=Term(1 if prev_index else 0),
+        entries=entries,
+        commit_index=LogIndex(commit_index),
+    )
+
+
+def pulled(sender: int, term: int, *entries: Entry, commit_index: int = 0) -> PulledEntries:
+    """The same for an observer."""
+    request = appended(sender, term, *entries)
+    return PulledEntries(
+        group=GROUP,
+        sender=request.sender,
+        to=request.to,
+        term=request.term,
+        leader=NodeId(2),
+        held=True,
+        base_index=NO_INDEX,
+        commit_index=LogIndex(commit_index),
+        prev_index=request.prev_index,
+        prev_term=request.prev_term,
+        entries=entries,
+    )
+
+
+def take(replica: Replica, message: AppendRequest | PulledEntries) -> None:
+    """What the message says, if it is not refused."""
+    with suppress(PeerProtocolViolation, AcknowledgedEntriesLost):
+        if isinstance(message, AppendRequest):
+            replica.step(message)
+        else:
+            replica.observe(message)
+
+
+def check_applied(replica: Replica) -> None:
+    """The machine is what the log makes of a new one."""
+    replayed = ControllerMachine()
+    for index in range(1, replica.applied_index + 1):
+        _, kind, command = replica.log.command(index)
+        if kind is EntryKind.COMMAND:
+            replayed.apply(LogIndex(index), decode_command(command))
+    assert replica.machine.fingerprint() == replayed.fingerprint()
+
+
+@pytest.mark.parametrize(("sender", "term"), [(3, 1), (2, 1), (3, 2), (2, 2)])
+def test_other_commands_under_an_index_and_term_of_the_log_are_not_applied(
+    sender: int, term: int
+) -> None:
+    """Of an earlier term and of the present one, of its leader and of a node that leads nothing."""
+    alone = Alone(voters=3)
+    alone.replica.step(appended(2, 1, *(registered(index, 1, 7000) for index in (1, 2, 3))))
+    alone.settle()
+    alone.replica.step(heartbeat(alone.replica, 2, term=2))
+    take(alone.replica, appended(sender, term, *(registered(at, 1, 6000) for at in (1, 2, 3))))
+    alone.replica.step(appended(2, 2, registered(4, 2, 7000), commit_index=4))
+    alone.settle()
+    alone.apply()
+    assert alone.replica.applied_index == 4
+    assert "6000" not in str(alone.replica.machine.state())
+    check_applied(alone.replica)
+
+
+def test_other_commands_of_a_late_answer_to_an_observer_are_not_applied() -> None:
+    alone = Alone(voters=0)
+    alone.replica.observe(pulled(2, 1, registered(1, 1, 7000), commit_index=1))
+    take(alone.replica, pulled(3, 1, registered(1, 1, 6000), commit_index=1))
+    alone.settle()
+    alone.apply()
+    assert alone.replica.applied_index == 1
+    assert "6000" not in str(alone.replica.machine.state())
+    check_applied(alone.replica)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> Any:
+    """A sender, its term, entries of terms up to it, and a commit index."""
+    sender, term, first = draw(st.tuples(st.sampled_from([2, 3]), *[st.integers(1, 3)] * 2))
+    terms = sorted(draw(st.lists(st.integers(1, term), min_size=1, max_size=3)))
+    port = draw(st.integers(6000, 6003))
+    entries = [registered(index, each, port) for index, each in enumerate(terms, first)]
+    return sender, term, entries, draw(st.integers(0, 5))
+
+
+@pytest.mark.parametrize("observes", [False, True])
+@settings(deadline=None)
+@given(steps=st.lists(st.tuples(batches(), st.booleans()), min_size=2, max_size=12))
+def test_what_is_applied_is_what_the_log_holds(observes: bool, steps: Any) -> None:
+    alone = Alone(voters=0 if observes else 3)
+    message = pulled if observes else appended
+    for (sender, term, entries, commit_index), settles in steps:
+        take(alone.replica, message(sender, term, *entries, commit_index=commit_index))
+        if settles:
+            alone.settle()
+            alone.apply(1)
+            check_applied(alone.replica)
+    alone.settle()
+    alone.apply()
+    check_applied(alone.replica)
