@@ -387,6 +387,10 @@ class PullRow:
     """Who leads, as it was told last, and in which term."""
 
 
+PULL_ROWS_MAX = 4096
+"""Groups of one request; the others are asked for with the next one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullRequest:
     """The sender, an observer, asks for what is committed beyond what it has.
@@ -400,6 +404,7 @@ class PullRequest:
     number: int
     """The answers' end repeats it."""
     rows: tuple[PullRow, ...]
+    """At most `PULL_ROWS_MAX`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

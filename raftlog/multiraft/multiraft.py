@@ -577,6 +577,7 @@ class MultiRaft:
                 self._group_deleted(message)
             elif isinstance(message, PullMessage):
                 self._observing.receive(message)
+                self._schedule_turn()
             elif (local := self.replicas.get(message.group)) is not None:
                 if isinstance(message, ImageMessage):
                     self.images.receive(local, message)

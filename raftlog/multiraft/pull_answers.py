@@ -81,11 +81,11 @@ class PullAnswers:
         self._answers.clear()
 
     def asked(self, request: PullRequest) -> None:
-        """Answer, at once as far as memory has it."""
+        """Answer in the next turn, as far as memory has it: of many requests in one frame only the
+        last is answered."""
         self._answers[request.sender] = _Answer(
             request, self._bytes_max, list(reversed(request.rows))
         )
-        self.go_on()
 
     def go_on(self) -> None:
         """Answer what there is room for now."""

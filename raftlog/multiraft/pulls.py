@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from raftlog.core.messages import PullDone, PulledEntries, PullRequest, PullRow
+from raftlog.core.messages import PULL_ROWS_MAX, PullDone, PulledEntries, PullRequest, PullRow
 from raftlog.core.timer import Random
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Term
 from raftlog.errors import PeerProtocolViolation
@@ -31,15 +31,14 @@ waits at most for what the parent may read from its disk."""
 _REST_TICKS = 20
 """For so long it, or one that lacks a group, is left alone."""
 
-_ROWS_MAX = 4096
-"""Groups of one request; the others are asked for with the next one."""
-
 
 @dataclass(slots=True)
 class _Asked:
     number: int
     groups: frozenset[GroupId]
     silent_ticks: int = 0
+    got_entries: bool = False
+    """Something of the answer was news."""
 
 
 class Pulls:
@@ -131,7 +130,7 @@ class Pulls:
         start = self._random.randrange(0, len(rows))
         rows = rows[start:] + rows[:start]
         rows.sort(key=lambda row: row.group != CONTROLLER_GROUP)
-        del rows[_ROWS_MAX:]
+        del rows[PULL_ROWS_MAX:]
         self._numbers += 1
         self._asked[parent] = _Asked(self._numbers, frozenset(row.group for row in rows))
         request = PullRequest(sender=self._node, to=parent, number=self._numbers, rows=tuple(rows))
@@ -205,20 +204,23 @@ class Pulls:
             return
         if self._replicas.observes:
             local.below_parent = pulled.base_index > local.raft.log.last_index
+        last_index = local.raft.log.last_index
         try:
             local.replica.observe(pulled, term_max=self._term_max())
         except PeerProtocolViolation as violation:
             self._rest(pulled.sender, pulled.group)
             self._refused(violation)
         else:
+            asked.got_entries |= local.raft.log.last_index > last_index
             self._changed(local)
 
     def done(self, done: PullDone) -> None:
-        """A parent has said all that it has to say."""
+        """A parent has said all that it has to say. It is asked for more at once only where it gave
+        something, and else at the usual pace."""
         asked = self._asked.get(done.sender)
         if asked is not None and asked.number == done.number:
             del self._asked[done.sender]
-            if done.more:
+            if done.more and asked.got_entries:
                 self._ask()
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from google.protobuf.message import Message
 
 from raftlog.core.messages import (
+    PULL_ROWS_MAX,
     AppendReply,
     AppendRequest,
     EntryReply,
@@ -118,9 +119,12 @@ def _decode_frame(
             if way is not None and (message.sender, message.to) != way:
                 raise Unreadable("a message of or to another node")
             if name in _LISTS:
-                items += len(getattr(message, _LISTS[name]))
+                count = len(getattr(message, _LISTS[name]))
+                items += count
                 if items > _FRAME_ITEMS_MAX:
                     raise Unreadable(f"more than {_FRAME_ITEMS_MAX} entries and rows")
+                if name == "pull_request" and count > PULL_ROWS_MAX:
+                    raise Unreadable(f"a request of {count} rows; {PULL_ROWS_MAX} are allowed")
             if name == "append_request":
                 request, position = _get_append(message, data, position)
                 found.append(request)

@@ -117,3 +117,16 @@ def test_an_observer_is_given_no_more_than_is_known_to_be_committed(tmp_path: Pa
     answer, _ = parent.sent
     assert isinstance(answer, PulledEntries)
     assert [each.index for each in answer.entries] == [answer.commit_index] == [1]
+
+
+def test_of_the_requests_of_one_frame_only_the_last_is_answered(tmp_path: Path) -> None:
+    """Two bytes make a row, so a frame may have more than can be answered in a turn."""
+    parent = Parent(tmp_path)
+    parent.create(ONE, TWO)
+    row = PullRow(group=GROUP, index=NO_INDEX, term=Term(0), leader_term=Term(0), leader=NOBODY)
+    requests = [
+        PullRequest(sender=OBSERVER, to=ONE, number=number, rows=(row,)) for number in range(9)
+    ]
+    parent.multiraft.receive(OBSERVER, requests)
+    parent.run_pending()
+    assert [each.number for each in parent.sent if isinstance(each, PullDone)] == [8]

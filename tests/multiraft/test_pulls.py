@@ -190,9 +190,21 @@ def test_a_parent_is_asked_once_until_all_of_its_answer_is_here() -> None:
 
 def test_what_an_answer_had_no_room_for_is_asked_for_at_once() -> None:
     puller = observing(TWO)
-    puller.hear(TWO, done(puller.ask(), more=True))
+    request = puller.ask()
+    some = puller.entries(request, GROUP, entries=tuple(puller.logs[GROUP][:1]))
+    puller.hear(TWO, some, done(request, more=True))
     (again,) = puller.take()
     assert again.to == TWO
+
+
+def test_an_answer_without_news_is_followed_by_the_next_request_at_the_usual_pace() -> None:
+    """Else a parent that lies would have it ask without end."""
+    puller = observing(TWO)
+    request = puller.ask()
+    nothing = puller.entries(request, GROUP, entries=())
+    puller.hear(TWO, nothing, done(request, more=True))
+    assert not puller.take()
+    assert puller.ask().to == TWO
 
 
 def test_a_silent_parent_is_left_alone_for_a_while_and_the_others_are_asked() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from raftlog.core.messages import PULL_ROWS_MAX
 from raftlog.core.types import NodeId
 from raftlog.errors import MalformedRequest
 from raftlog.wire import raftlog_pb2 as pb
@@ -108,24 +111,35 @@ def test_a_frame_with_more_than_an_outbox_puts_into_one_is_malformed_before_it_i
 
 
 @pytest.mark.parametrize(
-    "message",
+    ("message", "items"),
     [
-        pb.PeerMessage(pull_request=pb.PullRequest(rows=[pb.PullRow()] * 100_000)),
-        pb.PeerMessage(
-            append_request=pb.AppendRequest(
+        (pb.PullRequest(rows=[pb.PullRow()] * PULL_ROWS_MAX), PULL_ROWS_MAX),
+        (
+            pb.AppendRequest(
                 entry_terms=[1] * 65_536,
                 entry_kinds=[2] * 65_536,
                 command_lengths=[0] * 65_536,
                 body_lengths=[0] * 65_536,
-            )
+            ),
+            65_536,
         ),
     ],
     ids=["rows", "entries"],
 )
-def test_the_entries_and_rows_of_a_frame_are_bounded_together(message: pb.PeerMessage):
-    assert decode_peer_messages(_flood(message, 2))
+def test_the_entries_and_rows_of_a_frame_are_bounded_together(message: Any, items: int):
+    name = "pull_request" if isinstance(message, pb.PullRequest) else "append_request"
+    in_frame = pb.PeerMessage(**{name: message})
+    assert decode_peer_messages(_flood(in_frame, 262_144 // items))
     with pytest.raises(MalformedRequest, match="more than 262144 entries and rows"):
-        decode_peer_messages(_flood(message, 5))
+        decode_peer_messages(_flood(in_frame, 262_144 // items + 1))
+
+
+def test_a_request_of_more_rows_than_an_observer_asks_for_at_once_is_malformed():
+    """Two bytes make a row, and each row is answered."""
+    rows = [pb.PullRow()] * (PULL_ROWS_MAX + 1)
+    message = pb.PeerMessage(pull_request=pb.PullRequest(rows=rows))
+    with pytest.raises(MalformedRequest, match=f"{PULL_ROWS_MAX + 1} rows"):
+        decode_peer_messages(_flood(message, 1))
 
 
 @pytest.mark.parametrize(
