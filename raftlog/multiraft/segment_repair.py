@@ -188,7 +188,8 @@ class SegmentRepairs:
         self._send(mend)
 
     def entry_came(self, local: LocalReplica, reply: EntryReply) -> None:
-        """A peer's answer. One that is damaged on the way is as if it were lost."""
+        """A peer's answer. One that is damaged on the way is as if it were lost. An entry of
+        another length than the log's is not kept: it could fill the memory."""
         mend = self._running
         if mend is None or mend.local is not local or not mend.asking or self._stopped:
             return
@@ -198,7 +199,7 @@ class SegmentRepairs:
             return
         if (reply.index, reply.term) != (index, log.term_at(index)):
             return
-        if not reply.held:
+        if not reply.held or reply.payload.size != log.size_at(index):
             mend.dropped = mend.dropped or reply.dropped
             self._ask_next_peer(mend)
         elif is_whole(reply):

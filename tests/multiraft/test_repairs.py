@@ -104,6 +104,31 @@ def test_a_repair_that_ends_after_the_node_has_stopped_tells_nothing() -> None:
         assert len(healed) == (0 if stops else 1)
 
 
+def test_an_entry_of_another_length_is_not_kept_and_the_next_peer_is_asked() -> None:
+    twin, _ = follower(disk_of_two_topics())
+    (sound,) = twin.replicas[GroupId(1)].replica.log.entries(1, 1, 1 << 20)
+    disk = disk_of_two_topics()
+    flip(disk, SEGMENT, SEGMENT_HEADER_BYTES + FRAME_HEADER_BYTES + len(b"command"))
+    multiraft, driver = follower(disk)
+    local = multiraft.replicas[GroupId(1)]
+    multiraft.repairs.met(local, local.replica.log.damage_of(LogIndex(1), "its body is damaged"))
+    wrong = sound.payload._replace(body=sound.payload.body + bytes(1 << 20))
+    asked: list[EntryRequest] = []
+    for _ in range(20):
+        multiraft.tick()
+        driver.run()
+        sent, driver.sent = driver.sent, []
+        for each in sent:
+            if isinstance(each, EntryRequest):
+                asked.append(each)
+                given = wrong if len(asked) == 1 else sound.payload
+                multiraft.receive(each.to, [_with_it(each, given)])
+                driver.run()
+    assert len({each.to for each in asked}) == len(asked) == 2
+    assert any(isinstance(event, DamageHealed) for event in driver.told)
+    assert not any(isinstance(event, DamageNotHealable) for event in driver.told)
+
+
 def test_a_repair_of_an_image_gives_up_no_entry_that_peers_are_asked_for() -> None:
     multiraft, driver = follower(disk_of_two_topics())
     local = multiraft.replicas[GroupId(1)]
