@@ -9,7 +9,7 @@ from raftlog.client.connection import Connection
 from raftlog.client.doubts import GroupDoubts
 from raftlog.client.watching import replies, watch_seconds
 from raftlog.core.types import CONTROLLER_GROUP, NO_INDEX, GroupId, LogIndex
-from raftlog.errors import IndexOverflow
+from raftlog.errors import IndexOverflow, MalformedRequest
 from raftlog.machines.limits import INTEGER_MAX
 from raftlog.wire.calls import GET_ENTRIES, GET_LAST_APPLIED, GET_SERVERS, GET_STATE, WATCH_EVENTS
 from raftlog.wire.group_calls import (
@@ -96,6 +96,9 @@ class Groups:
         while True:
             call = GetState(group=group, index=index, offset=offset, crc=crc)
             part = self._connection.call_that_has(GET_STATE, call, judge)
+            if part.offset != offset or not (part.data or part.done):
+                what = f"{len(part.data)} bytes at {part.offset} where those at {offset} are due"
+                raise MalformedRequest(call=GET_STATE.name, what=what)
             yield part
             if part.done:
                 return
@@ -133,9 +136,15 @@ class Groups:
             asked = min(left, ENTRIES_PER_REPLY_MAX)
             call = GetEntries(group=group, index=index, entries_max=asked)
             reply = self._connection.call_that_has(GET_ENTRIES, call)
+            count = len(reply.entries)
+            if not 0 < count <= asked or any(
+                each.index != place for place, each in enumerate(reply.entries, index)
+            ):
+                what = f"{count} entries that do not follow on entry {index - 1}"
+                raise MalformedRequest(call=GET_ENTRIES.name, what=what)
             yield from reply.entries
-            index = LogIndex(reply.entries[-1].index + 1)
-            left -= len(reply.entries)
+            index = LogIndex(index + count)
+            left -= count
             if index > end or left <= 0:
                 return
 

@@ -36,6 +36,7 @@ from raftlog.wire.kv_calls import (
     KEYS_PER_PAGE_MAX,
     DeleteKeyCall,
     KeyChanges,
+    KeyPages,
     KeysReply,
     OpenKv,
     OpenSessionCall,
@@ -195,7 +196,7 @@ class KeyValueStore:
             IndexOverflow: The log has not got to `at` yet.
         """
         _check_key("key", key)
-        reply = self._page(_Range("", key, key + "\0"), 1, consistency, at)
+        reply = self._page(KeyPages(), _Range("", key, key + "\0"), 1, consistency, at)
         return reply.keys[0] if reply is not None and reply.keys else None
 
     def scan(
@@ -236,9 +237,10 @@ class KeyValueStore:
     def _scan(
         self, wanted: _Range, limit: int | None, consistency: Consistency, at: int | None
     ) -> Iterator[KeyValue]:
+        pages = KeyPages()
         while True:
             page = KEYS_PER_PAGE_MAX if limit is None else min(limit, KEYS_PER_PAGE_MAX)
-            reply = self._page(wanted, page, consistency, at)
+            reply = self._page(pages, wanted, page, consistency, at)
             if reply is None:
                 return
             yield from reply.keys
@@ -249,7 +251,12 @@ class KeyValueStore:
             wanted, at = _Range(wanted.prefix, reply.keys[-1].key + "\0", wanted.end), reply.index
 
     def _page(
-        self, wanted: _Range, limit: int, consistency: Consistency, at: int | None
+        self,
+        pages: KeyPages,
+        wanted: _Range,
+        limit: int,
+        consistency: Consistency,
+        at: int | None,
     ) -> KeysReply | None:
         """None: there is no store."""
         if consistency not in get_args(Consistency):
@@ -282,6 +289,7 @@ class KeyValueStore:
         else:
             judge = GroupDoubts(self._connection, group)
             reply = self._connection.call_that_has(READ_KEYS, call, judge)
+        pages.check(call, reply)
         if at is None:
             self._seen = max(self._seen, reply.index)
         return reply

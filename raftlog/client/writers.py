@@ -9,8 +9,9 @@ from raftlog.client.arguments import principal_argument, text_argument
 from raftlog.client.connection import Connection
 from raftlog.client.topics import meant
 from raftlog.client.wanting import wanting
-from raftlog.errors import WriterNotFound
+from raftlog.errors import MalformedRequest, WriterNotFound
 from raftlog.machines.commands import TopicInfo
+from raftlog.machines.limits import TopicLimits
 from raftlog.wire.calls import (
     LIST_WRITERS,
     REMOVE_WRITER,
@@ -21,6 +22,9 @@ from raftlog.wire.calls import (
     WritersReply,
     WriterView,
 )
+
+_WRITERS_MAX = 2 * (TopicLimits().writers_max + TopicLimits().transient_writers_max)
+"""Writers that one scan gives. A topic has half as many at most; others may come meanwhile."""
 
 
 class TopicWriters:
@@ -121,11 +125,20 @@ class TopicWriters:
     # ------------------------------------------------------------ parts
 
     def _scan(self, topic: TopicInfo) -> Iterator[WriterView]:
-        reply = self._page(topic)
-        yield from reply.writers
-        while reply.more:
-            reply = self._page(topic, after=reply.writers[-1].writer)
-            yield from reply.writers
+        last, left, more = "", _WRITERS_MAX, True
+        while more:
+            reply = self._page(topic, after=last)
+            left -= len(reply.writers)
+            more = reply.more
+            if left < 0 or (more and not reply.writers):
+                what = f"a page of {len(reply.writers)} writers, after {_WRITERS_MAX - left} in all"
+                raise MalformedRequest(call=LIST_WRITERS.name, what=what)
+            for each in reply.writers:
+                if each.writer <= last:
+                    what = f"writer {each.writer[:100]!r} after {last[:100]!r}"
+                    raise MalformedRequest(call=LIST_WRITERS.name, what=what)
+                last = each.writer
+                yield each
 
     def _named(self, topic: TopicInfo, writer: str) -> WriterView:
         found = self._page(topic, writer=writer).writers

@@ -11,7 +11,7 @@ from raftlog.server.kv_services import KvServices
 from raftlog.server.leader_calls import TRY_TIMEOUT_S, ask_leader
 from raftlog.server.node import Node
 from raftlog.wire.calls import OPEN_KV, READ_KEYS
-from raftlog.wire.kv_calls import KEYS_PER_PAGE_MAX, OpenKv, ReadKeys
+from raftlog.wire.kv_calls import KEYS_PER_PAGE_MAX, KeyPages, KvReply, OpenKv, ReadKeys
 
 
 class KeyReads:
@@ -20,39 +20,47 @@ class KeyReads:
     def __init__(self, node: Node, services: KvServices) -> None:
         self._node = node
         self._services = services
-        self._stores: tuple[KvInfo, ...] = ()
-        """The cluster's store, once there is one: it stays."""
-
-    @property
-    def has_store(self) -> bool:
+        self.has_store = False
         """Whether a read has found that the cluster has a store; it never loses it again."""
-        return bool(self._stores)
 
     async def read(self, prefix: str, *, try_timeout_s: float = TRY_TIMEOUT_S) -> list[KeyValue]:
-        """The keys that begin so, as of now or later. Raises a `RaftlogError` where nobody
-        answers; each node is given `try_timeout_s` to do it."""
+        """The keys that begin so, as of now or later. Raises a `RaftlogError` where no node answers
+        as it must; each node is given `try_timeout_s` to do it."""
         with calling(node_caller(self._node.node)):
             return await self._read(prefix, try_timeout_s)
 
     async def _read(self, prefix: str, try_timeout_s: float) -> list[KeyValue]:
-        if not self._stores:
-            opened = await ask_leader(
-                OPEN_KV,
-                self._services.open_kv,
-                OpenKv(create=False),
-                others=self._node.other_addresses(),
-                channels=self._node.channels,
-                try_timeout_s=try_timeout_s,
-            )
-            self._stores = opened.kvs
+        store = self._node.multiraft.replicas.controller.kv
+        if store is None:
+            # What another node says of it counts for this read only: that node may lie.
+            opened = await self._ask_for_store(try_timeout_s)
+            store = opened.kvs[0] if opened.kvs else None
+        if store is None:
+            return []
+        self.has_store = True
         found: list[KeyValue] = []
-        for kv in self._stores:
-            while await self._read_page(kv, prefix, found, try_timeout_s):
-                pass
+        pages = KeyPages()
+        while await self._read_page(store, prefix, found, pages, try_timeout_s):
+            pass
         return found
 
+    async def _ask_for_store(self, try_timeout_s: float) -> KvReply:
+        return await ask_leader(
+            OPEN_KV,
+            self._services.open_kv,
+            OpenKv(create=False),
+            others=self._node.other_addresses(),
+            channels=self._node.channels,
+            try_timeout_s=try_timeout_s,
+        )
+
     async def _read_page(
-        self, kv: KvInfo, prefix: str, found: list[KeyValue], try_timeout_s: float
+        self,
+        kv: KvInfo,
+        prefix: str,
+        found: list[KeyValue],
+        pages: KeyPages,
+        try_timeout_s: float,
     ) -> bool:
         """Add the keys that come next. Returns whether there are others."""
         call = ReadKeys(
@@ -73,5 +81,6 @@ class KeyReads:
             channels=self._node.channels,
             try_timeout_s=try_timeout_s,
         )
+        pages.check(call, reply)
         found += reply.keys
         return reply.more

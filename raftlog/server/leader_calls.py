@@ -29,6 +29,14 @@ Reply = TypeVar("Reply")
 TRY_TIMEOUT_S = 5.0
 """One try at one node. No setting: nobody waits for it."""
 
+_REPLY_BYTES_MAX = 8 * 1024 * 1024
+"""A node that lies must not fill this one's memory. The longest sound reply is a page of keys: a
+thousand of 4 KiB, and 1 MiB of values."""
+
+_CHANNEL_OPTIONS = tuple(
+    {**dict(CHANNEL_OPTIONS), "grpc.max_receive_message_length": _REPLY_BYTES_MAX}.items()
+)
+
 
 async def ask_leader(
     call: PlainCall[Request, Reply],
@@ -72,7 +80,7 @@ async def _ask(
 ) -> Reply:
     """Raises what the node raises, or `NodeUnreachable` where none of this cluster answers."""
     try:
-        channel = channels.to_any(address, CHANNEL_OPTIONS)
+        channel = channels.to_any(address, _CHANNEL_OPTIONS)
         ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
         ask = channel.unary_unary(f"/{SERVICE}/{call.name}")
         metadata = ((CLUSTER_METADATA_KEY, channels.cluster_id),)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from raftlog.core.types import GroupId, LogIndex
+from raftlog.errors import MalformedRequest
 from raftlog.machines.group_info import KvInfo
 from raftlog.machines.kv_commands import KeyChange, KeyValue
+from raftlog.machines.limits import KvLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +105,36 @@ class KeysReply:
     index: LogIndex
     keys: tuple[KeyValue, ...]
     more: bool
+
+
+class KeyPages:
+    """Checks the pages of one read. The node that answers may lie, and must neither be read without
+    end nor fill the reader's memory."""
+
+    def __init__(self) -> None:
+        limits = KvLimits()
+        self._keys_left, self._bytes_left = limits.keys_max, limits.bytes_max
+
+    def check(self, call: ReadKeys, page: KeysReply) -> None:
+        """Raises `MalformedRequest` unless the page has keys that were asked for, in order, at
+        least one if there are `more`, and all pages together no more than a store may hold."""
+        least = call.start
+        for each in page.keys:
+            if each.key < least or not each.key.startswith(call.prefix):
+                raise _wrong(f"key {each.key[:100]!r} is out of order or was not asked for")
+            least = each.key + "\0"
+            self._bytes_left -= len(each.key.encode()) + len(each.value)
+        self._keys_left -= len(page.keys)
+        if call.end and page.keys and page.keys[-1].key >= call.end:
+            raise _wrong(f"key {page.keys[-1].key[:100]!r} is not before {call.end[:100]!r}")
+        if len(page.keys) > call.limit or (page.more and not page.keys):
+            raise _wrong(f"a page has {len(page.keys)} keys, of {call.limit} at most")
+        if self._keys_left < 0 or self._bytes_left < 0:
+            raise _wrong("the pages of a read have more than a key-value store holds")
+
+
+def _wrong(what: str) -> MalformedRequest:
+    return MalformedRequest(call=ReadKeys.__name__, what=what)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
