@@ -272,3 +272,14 @@ def test_a_token_that_is_not_there_is_refused_unseen(token: str) -> None:
             problems.append,
         )
     assert "canary" not in str(caught.value)
+
+
+def test_connections_wait_in_a_long_queue_until_they_are_accepted() -> None:
+    """A scraper's is one of them, when strangers connect faster than the port takes them."""
+    port = MetricsPort(MetricsSettings(), Listen("127.0.0.1", free_ports(1)), registry(), print)
+    with ExitStack() as opened:
+        opened.callback(port._server.server_close)
+        for _ in range(100):
+            opened.enter_context(
+                socket.create_connection(port._server.server_address, timeout=PATIENCE_S)
+            )
