@@ -237,6 +237,15 @@ async def _first(frames: AsyncIterator[bytes]) -> bytes:
         raise MalformedRequest(call="Stream", what=what) from None
 
 
+def end_with(context: Context, error: RaftlogError) -> None:
+    """Let the call end with the typed error once its handler returns. Unlike `refuse` this raises
+    nothing: grpc keeps that exception with the call, and the exception the frames that name it, so
+    the call and its metadata would stay until the garbage is collected."""
+    context.set_code(grpc.StatusCode[error.grpc_status])
+    context.set_details(_brief(str(error)))
+    context.set_trailing_metadata(((ERROR_METADATA_KEY, encode_error(error)),))
+
+
 async def refuse(context: Context, error: RaftlogError) -> NoReturn:
     """End the call with the typed error. Never returns."""
     await context.abort(
