@@ -39,7 +39,7 @@ from raftlog.server.audit import AuditLog
 from raftlog.server.calling import begin, calling
 from raftlog.tls import node_of
 from raftlog.transport.callers import LogLimit, host_of
-from raftlog.transport.inbound import Context, end_with
+from raftlog.transport.inbound import Context, end_with, peer_of
 from raftlog.transport.link import STREAM_METHOD
 
 OPEN = frozenset({"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"})
@@ -283,7 +283,7 @@ class Admission(grpc.aio.ServerInterceptor):
 
     def _reject(self, context: Context, error: RaftlogError, call: str) -> None:
         """To end the call when its handler returns."""
-        self._note(error, context.peer(), call)
+        self._note(error, peer_of(context), call)
         end_with(context, error)
 
     def _guarded(self, handler: Any) -> Any:
@@ -324,7 +324,7 @@ class Admission(grpc.aio.ServerInterceptor):
         known = _shown.get()
         assert known is not None, "only calls of known callers reach a handler"
         if self._audit is not None:
-            self._audit.signed_in(known.caller, context.peer())
+            self._audit.signed_in(known.caller, peer_of(context))
         return known
 
     def _note(self, error: RaftlogError, peer: str, call: str) -> None:

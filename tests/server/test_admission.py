@@ -24,6 +24,7 @@ from raftlog.metrics.counts import Counts
 from raftlog.server.admission import Admission, Authenticator, NodeAuthenticator
 from raftlog.tls import peer_name
 from raftlog.wire.calls import DESCRIBE_CLUSTER, SERVICE
+from tests.fuzz.http2 import beginning, opening
 
 CLUSTER = "c" * 32
 REMOVED, MEMBER, STRANGER = NodeId(1), NodeId(2), NodeId(3)
@@ -285,3 +286,18 @@ def test_a_rejected_call_does_not_stay_until_the_garbage_is_collected() -> None:
         assert asyncio.run(rejected()) == 0
     finally:
         gc.enable()
+
+
+def test_a_call_whose_deadline_has_passed_is_logged_as_from_an_unknown_address() -> None:
+    async def call() -> None:
+        past = b"\0\x0cgrpc-timeout\x020n"  # RFC 7541, section 6.2.2
+        async with asking() as port, asyncio.timeout(PATIENCE_S):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(opening() + beginning(1, METHOD.encode(), past))
+            while not lines:
+                await asyncio.sleep(0)
+            writer.close()
+
+    with capture_logs() as lines:
+        asyncio.run(call())
+    assert [line["peer"] for line in lines] == ["(unknown)"]
