@@ -1,8 +1,9 @@
 """Access tokens of an OpenID provider: JWTs, whose signatures its published keys prove.
 
 Keys are kept, and fetched again in the background when a token names one that is not known, or when
-they are old. Only callers whose key is not known wait for that. A stranger who names keys that do
-not exist cannot make a node ask its provider more often than once in `_FETCH_PAUSE_S`.
+they are old. Only callers whose key is not known wait for that, and not more than `_WAITING_MAX`.
+A stranger who names keys that do not exist makes a node ask its provider once at a time, and not
+again within `_FETCH_PAUSE_S` after an answer or a failure.
 
 A provider signs other tokens with the same keys. So a token counts only if nothing marks it as
 another kind than an access token (RFC 9068), and one for several audiences only if it was issued to
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from http.client import HTTPException
@@ -43,6 +45,12 @@ at most, while the provider answers. No setting: providers announce new keys, an
 hours. While it does not, `auth.oidc_keys_age_max_s` says how long they count."""
 _FETCH_PAUSE_S = 5.0
 _FETCH_TIMEOUT_S = 5.0
+"""For connecting, for the TLS handshake, and for the whole answer."""
+_WAIT_MAX_S = 2 * _FETCH_TIMEOUT_S
+"""The longest wait of a caller, also where the fetch takes longer, such as for a name server."""
+_WAITING_MAX = 64
+"""Callers that wait for an unknown key at a time; others are told at once that the provider does
+not answer. No setting: they have proved nothing yet, and a provider answers in milliseconds."""
 _HEADER_TYPES = frozenset({"jwt", "at+jwt", "application/at+jwt"})
 """What the header's `typ` may say, if it says something: that it is a JWT, or an access token."""
 _CLAIM_TYPES = frozenset({"bearer"})
@@ -61,14 +69,17 @@ class AccessTokens:
         self._keys: dict[str | None, jwt.PyJWK] = {}
         self._fetched_at_s = -_KEYS_KEPT_S
         self._tried_at_s = -_FETCH_PAUSE_S
+        """When the last fetch ended, or the present one began."""
         self._fetching: asyncio.Task[None] | None = None
+        self._waiting = 0
+        """Callers that wait for it."""
 
     async def caller(self, token: str) -> tuple[Caller, float]:
         """Who is named, and until when that may be remembered, in seconds since 1970: no longer
         than the key may be.
 
         Raises `Unauthenticated` for a token that proves nothing, `IdentityProviderUnavailable` if
-        there are no keys to tell.
+        there are no keys to tell, or too many callers wait for new ones.
         """
         try:
             header = jwt.get_unverified_header(token)
@@ -136,7 +147,7 @@ class AccessTokens:
         if named not in self._keys or age_s >= _KEYS_KEPT_S:
             self._begin_fetch()
             if named not in self._keys and self._fetching is not None:
-                await asyncio.shield(self._fetching)
+                await self._wait_for(self._fetching)
         age_s = time.monotonic() - self._fetched_at_s
         if not self._keys or age_s > self._settings.oidc_keys_age_max_s:
             raise IdentityProviderUnavailable(address=self._settings.oidc_jwks)
@@ -154,12 +165,23 @@ class AccessTokens:
 
     def _fetched(self, _: asyncio.Task[None]) -> None:
         self._fetching = None
+        self._tried_at_s = time.monotonic()
+
+    async def _wait_for(self, fetching: asyncio.Task[None]) -> None:
+        """Until the fetch has ended, or for `_WAIT_MAX_S` from its beginning."""
+        if self._waiting >= _WAITING_MAX:
+            raise IdentityProviderUnavailable(address=self._settings.oidc_jwks)
+        left_s = self._tried_at_s + _WAIT_MAX_S - time.monotonic()
+        self._waiting += 1
+        try:
+            await asyncio.wait([fetching], timeout=max(0.0, left_s))
+        finally:
+            self._waiting -= 1
 
     async def _fetch(self) -> None:
+        """Ends with its thread, and so there is one at a time."""
         try:
-            # The whole answer in that time: the timeout of a connection is one of each piece.
-            async with asyncio.timeout(2 * _FETCH_TIMEOUT_S):
-                keys = await asyncio.to_thread(_published, self._settings.oidc_jwks)
+            keys = await asyncio.to_thread(_published, self._settings.oidc_jwks)
         except (jwt.PyJWTError, OSError, ValueError, AttributeError, HTTPException) as error:
             self._on_problem(f"{self._settings.oidc_jwks}: {error}")
             return
@@ -167,11 +189,31 @@ class AccessTokens:
         self._fetched_at_s = time.monotonic()
 
 
+class _Connection(ssl.SSLSocket):
+    """A connection to a provider, which must send its whole answer within `_FETCH_TIMEOUT_S`: the
+    timeout of a socket is one of each piece."""
+
+    _ends_s: float | None = None
+
+    def recv_into(self, *args: Any, **named: Any) -> int:
+        now_s = time.monotonic()
+        if self._ends_s is None:
+            self._ends_s = now_s + _FETCH_TIMEOUT_S
+        if now_s >= self._ends_s:
+            raise TimeoutError("the answer took too long")
+        self.settimeout(self._ends_s - now_s)
+        return super().recv_into(*args, **named)
+
+
 def _published(where: str) -> jwt.PyJWKSet:
     if where.startswith("file:"):
         found = json.loads(Path(where.removeprefix("file:")).read_text(encoding="utf-8"))
     else:
-        found = jwt.PyJWKClient(where, timeout=int(_FETCH_TIMEOUT_S)).fetch_data()
+        context = ssl.create_default_context()
+        context.set_alpn_protocols(["http/1.1"])
+        context.sslsocket_class = _Connection
+        client = jwt.PyJWKClient(where, timeout=int(_FETCH_TIMEOUT_S), ssl_context=context)
+        found = client.fetch_data()
     if not isinstance(found, dict):
         raise ValueError("it is no JSON Web Key Set")
     return jwt.PyJWKSet.from_dict(found)

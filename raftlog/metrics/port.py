@@ -42,6 +42,10 @@ _WAITING_MAX = 64
 """Connections whose request is not there yet. One more closes the oldest: a scraper's request is
 there within milliseconds. No setting: it bounds threads."""
 
+_QUEUED_MAX = 128
+"""Connections that the kernel keeps until they are accepted (listen(2)). No setting: with the
+standard library's 5, a few hundred strangers' connections a second kept a scraper out."""
+
 _CONNECTION = "raftlog.connection"
 """The connection of a request, in its environment (PEP 3333)."""
 
@@ -91,6 +95,7 @@ class MetricsPort:
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
     block_on_close = False
+    request_queue_size = _QUEUED_MAX
 
     def __init__(
         self, listen: Listen, requests_max: int, tls: Latest[ssl.SSLContext] | None

@@ -39,7 +39,7 @@ from raftlog.server.audit import AuditLog
 from raftlog.server.calling import begin, calling
 from raftlog.tls import node_of
 from raftlog.transport.callers import LogLimit, host_of
-from raftlog.transport.inbound import Context, refuse
+from raftlog.transport.inbound import Context, end_with, peer_of
 from raftlog.transport.link import STREAM_METHOD
 
 OPEN = frozenset({"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"})
@@ -65,6 +65,10 @@ class _Known(NamedTuple):
     """By the clock, where what was shown says so itself."""
 
 
+_Judge: TypeAlias = Callable[[Context], Awaitable[_Known]]
+"""Learns who makes a call that has reached its handler. Raises `Unauthenticated`,
+`IdentityProviderUnavailable`, `NodeRemoved`, `MemberUnknown`."""
+
 _shown: ContextVar[_Known | None] = ContextVar("raftlog_shown", default=None)
 """Who makes the call of this task, where its metadata has said so."""
 
@@ -78,10 +82,11 @@ class NodeAuthenticator:
         self._cluster_id = cluster_id
         self._is_peer = is_peer
 
-    async def by_metadata(self, _: Metadata) -> None:
+    def by_metadata(self, _: Metadata) -> _Judge:
         """A token says nothing here."""
+        return self.by_certificate
 
-    def by_certificate(self, context: Context) -> _Known:
+    async def by_certificate(self, context: Context) -> _Known:
         """Which node calls; its certificate counts while it is a member. Raises `Unauthenticated`,
         `NodeRemoved`, `MemberUnknown`."""
         for name in context.auth_context().get("peer_dns", ()):
@@ -130,17 +135,18 @@ class Authenticator:
         )
         """Callers by the digest of their access tokens, until these end."""
 
-    async def by_metadata(self, metadata: Metadata) -> _Known | None:
-        """Who calls, by the token that the call shows; None: it shows none, and the certificate of
-        its connection says who. Raises `Unauthenticated`, `IdentityProviderUnavailable`."""
+    def by_metadata(self, metadata: Metadata) -> _Known | _Judge:
+        """Who calls, by the token that the call shows, or what learns it: from an access token that
+        was not proven yet, or, where there is no token, from the certificate of the connection.
+        Raises `Unauthenticated`."""
         for key, value in metadata:
             if key == AUTHORIZATION_METADATA_KEY:
-                return await self._by_token(str(value))
+                return self._by_token(str(value))
         if self._has_certificates:
-            return None
+            return self.by_certificate
         raise Unauthenticated(problem="the call has no token")
 
-    def by_certificate(self, context: Context) -> _Known:
+    async def by_certificate(self, context: Context) -> _Known:
         """Who calls, by the certificate that the connection was made with. Raises
         `Unauthenticated`."""
         shown = context.auth_context()
@@ -166,7 +172,7 @@ class Authenticator:
         )
         return self._tokens.caller(next(shown)) is not None
 
-    async def _by_token(self, value: str) -> _Known:
+    def _by_token(self, value: str) -> _Known | _Judge:
         scheme, _, token = value.partition(" ")
         if scheme.lower() != BEARER.lower() or not 0 < len(token) <= _TOKEN_CHARACTERS_MAX:
             raise Unauthenticated(problem="what the call shows is no bearer token")
@@ -178,9 +184,23 @@ class Authenticator:
         key = hashlib.sha256(token.encode()).digest()
         proven = self._proven.get(key)
         if proven is None:
-            proven = _Known(*await self._access_tokens.caller(token))
-            self._proven[key] = proven
+            return functools.partial(self._by_access_token, token, key)
         return proven
+
+    async def _by_access_token(self, token: str, key: bytes, _: Context) -> _Known:
+        assert self._access_tokens is not None, "there is a provider"
+        proven = _Known(*await self._access_tokens.caller(token))
+        self._proven[key] = proven
+        return proven
+
+
+def _rejection(error: Exception) -> RaftlogError:
+    """What the call ends with. What no check foresaw is audited and counted as others are."""
+    if not isinstance(error, RaftlogError):
+        return Unauthenticated(problem=f"its token is unusable ({type(error).__name__})")
+    # Its frames would keep the call's metadata until the garbage is collected.
+    error.__context__ = None
+    return error.with_traceback(None)
 
 
 def _note_tokens(
@@ -222,34 +242,27 @@ class Admission(grpc.aio.ServerInterceptor):
             return handler
         call = method.rpartition("/")[2]
         try:
-            known = await self._authenticator.by_metadata(
-                handler_call_details.invocation_metadata or ()
-            )
-        except RaftlogError as error:
-            # Its frames would keep the call's metadata until the garbage is collected.
-            error.__context__ = None
-            return self._rejecting(error.with_traceback(None), call)
-        except _UNFORESEEN as error:
-            # It is audited and counted as others are.
-            kind = type(error).__name__
-            return self._rejecting(Unauthenticated(problem=f"its token is unusable ({kind})"), call)
-        if known is None:
-            return self._late(handler, call)
+            known = self._authenticator.by_metadata(handler_call_details.invocation_metadata or ())
+        except (RaftlogError, *_UNFORESEEN) as error:
+            return self._rejecting(_rejection(error), call)
+        if not isinstance(known, _Known):
+            return self._late(handler, call, known)
         _shown.set(known)
         if method not in self._handlers:
             self._handlers[method] = self._guarded(handler)
         return self._handlers[method]
 
-    def _late(self, handler: Any, call: str) -> Any:
-        """The handler of a call whose connection's certificate says who makes it, which is judged
-        before the body is received, too: as for a stream, whose handler asks for it."""
+    def _late(self, handler: Any, call: str, judge: _Judge) -> Any:
+        """The handler of a call that is judged only here, and before the body is received, too: as
+        for a stream, whose handler asks for it. While `judge` waits, grpc has let go of what it
+        gave the interceptor of the call's metadata, which can be a megabyte."""
 
         async def judged(requests: AsyncIterator[Any], context: Context) -> AsyncIterator[bytes]:
             try:
-                _shown.set(self._authenticator.by_certificate(context))
-            except RaftlogError as error:
-                self._note(error, context.peer(), call)
-                await refuse(context, error)
+                _shown.set(await judge(context))
+            except (RaftlogError, *_UNFORESEEN) as error:
+                self._reject(context, _rejection(error), call)
+                return
             if handler.unary_unary is not None:
                 yield await self._one(handler.unary_unary)(await anext(requests), context)
                 return
@@ -264,10 +277,14 @@ class Admission(grpc.aio.ServerInterceptor):
         asks for it."""
 
         async def reject(_: Any, context: Context) -> None:
-            self._note(error, context.peer(), call)
-            await refuse(context, error)
+            self._reject(context, error, call)
 
         return grpc.stream_stream_rpc_method_handler(reject)
+
+    def _reject(self, context: Context, error: RaftlogError, call: str) -> None:
+        """To end the call when its handler returns."""
+        self._note(error, peer_of(context), call)
+        end_with(context, error)
 
     def _guarded(self, handler: Any) -> Any:
         """The handler with each of its behaviors behind `_known`: it has one of them."""
@@ -307,7 +324,7 @@ class Admission(grpc.aio.ServerInterceptor):
         known = _shown.get()
         assert known is not None, "only calls of known callers reach a handler"
         if self._audit is not None:
-            self._audit.signed_in(known.caller, context.peer())
+            self._audit.signed_in(known.caller, peer_of(context))
         return known
 
     def _note(self, error: RaftlogError, peer: str, call: str) -> None:

@@ -5,6 +5,9 @@ from anybody, ends the loop and closes the port. The process would live on, lead
 answer nobody. So this module waits for the end of that loop and starts a new server at once. Calls
 and streams of the old server are cut off, and their clients try again.
 
+grpc would shut its server down by itself then, in a task whose exception it leaves to the event
+loop: a traceback in the log for each such path. This module does it in its place.
+
 ! A server must have generic handlers only (`add_generic_rpc_handlers`). For each registered method
 grpc.aio keeps a request that waits in grpc's core, and frees it when its loop ends. The core
 writes to these requests when the server is stopped afterwards, so a stranger's path corrupted the
@@ -17,7 +20,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import grpc
 import grpc.aio
@@ -84,6 +87,9 @@ class Listener:
         new = asyncio.all_tasks() - before
         loops = [task for task in new if getattr(task.get_coro(), "__name__", "") == _GRPC_LOOP]
         assert len(loops) == 1, "this version of grpc takes calls otherwise"
+        core: Any = server
+        ends = core._server._serving_task_crash_handler  # by which grpc stops the server itself
+        assert loops[0].remove_done_callback(ends) == 1, "this version of grpc ends otherwise"
         self._grpc_loop = loops[0]
         self._server = server
 
@@ -112,11 +118,13 @@ class Listener:
         """Cut off every call and stream, and close the port."""
         assert self._server is not None, "it was started"
         self._stopping = True
+        await _close_port(self._server)
         await self._server.stop(None)
 
     async def _again(self) -> None:
         old = self._server
         assert old is not None
+        await _close_port(old)
         for left in reversed(range(_REBIND_TRIES)):
             try:
                 await self.start()
@@ -126,6 +134,11 @@ class Listener:
                     raise
                 await asyncio.sleep(_REBIND_PAUSE_S)
         await old.stop(None)
+
+
+async def _close_port(server: grpc.aio.Server) -> None:
+    """The first part of stopping it. If grpc's loop has ended, that raises why; it was logged."""
+    await asyncio.gather(server.stop(None), return_exceptions=True)
 
 
 def _bind(server: grpc.aio.Server, port: Port) -> None:

@@ -28,7 +28,7 @@ from raftlog.server.listener import Listener, Port
 from raftlog.server.node import Node
 from raftlog.tls import Certificates, port_credentials
 from raftlog.transport.callers import host_of
-from raftlog.transport.inbound import Context, PeerStreams
+from raftlog.transport.inbound import Context, PeerStreams, peer_of
 from raftlog.transport.link import KEEPALIVE_OPTIONS
 
 HEALTH_CALLS_MAX = 1_000
@@ -89,7 +89,7 @@ class Health:
 
     @asynccontextmanager
     async def _counted(self, context: Context) -> AsyncIterator[None]:
-        host = host_of(context.peer())
+        host = host_of(peer_of(context))
         if self._open.total() >= HEALTH_CALLS_MAX or self._open[host] >= HEALTH_CALLS_OF_HOST_MAX:
             # A status alone: no window of HTTP/2 can keep it from leaving.
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many health calls")

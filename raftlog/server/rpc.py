@@ -31,7 +31,7 @@ from raftlog.server.calling import caller, counting, proof_of_caller
 from raftlog.server.meters import Meter, Meters
 from raftlog.server.services import Services
 from raftlog.server.traces import Traces
-from raftlog.transport.inbound import Context, refuse
+from raftlog.transport.inbound import Context, peer_of, refuse
 from raftlog.wire import calls
 from raftlog.wire.calls import Reply, Request
 from raftlog.wire.codec import decode_request, encode_reply
@@ -118,7 +118,7 @@ class CallGate:
         `AuditUnavailable`."""
         if self.audit is None:
             return None
-        operation = self.audit.operation(call, request, caller(), context.peer())
+        operation = self.audit.operation(call, request, caller(), peer_of(context))
         if operation is not None:
             await operation.begin()
         return operation
@@ -394,7 +394,7 @@ def _unary(
             if operation is not None:
                 operation.end(count.outcome)
             elif gate.audit is not None:
-                gate.audit.rejected(call.name, asked, caller(), context.peer(), count.outcome)
+                gate.audit.rejected(call.name, asked, caller(), peer_of(context), count.outcome)
 
     async def handle(data: bytes, context: Context) -> bytes:
         answered = await answer(data, context)
@@ -439,7 +439,7 @@ def _stream(
             except RaftlogError as error:
                 count.outcome = type(error).__name__
                 if gate.audit is not None:
-                    gate.audit.rejected(call.name, asked, caller(), context.peer(), count.outcome)
+                    gate.audit.rejected(call.name, asked, caller(), peer_of(context), count.outcome)
                 await refuse(context, error)
 
     return handle

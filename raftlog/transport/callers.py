@@ -26,8 +26,8 @@ log = structlog.get_logger(__name__)
 
 def host_of(peer: str) -> str:
     """The host of a caller that grpc names `ipv4:127.0.0.1:40000` or `ipv6:%5B::1%5D:40000`. For
-    IPv6 that is the /64."""
-    host = unquote(peer).rpartition(":")[0]
+    IPv6 that is the /64. A peer that grpc cannot name is a host of its own."""
+    host = unquote(peer).rpartition(":")[0] or peer
     if not host.startswith(_IPV6):
         return host
     address = int(ipaddress.IPv6Address(host.removeprefix(_IPV6).strip("[]")))

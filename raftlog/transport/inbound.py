@@ -133,9 +133,9 @@ class PeerStreams:
                 self._check_certificate(hello, context)
             self._check(hello)
         except RaftlogError as error:
-            self._log_refused(error, context.peer())
+            self._log_refused(error, peer_of(context))
             await refuse(context, error)
-        if self._is_new(context.peer(), f"node {hello.node}"):
+        if self._is_new(peer_of(context), f"node {hello.node}"):
             log.info("peer connected", peer=hello.node, boot_id=hello.boot_id)
         self._came(hello)
         self._open[hello.node] += 1
@@ -152,7 +152,7 @@ class PeerStreams:
                 if messages:
                     self._receiver.receive(hello.node, messages)
         except (MalformedRequest, NodeRemoved) as error:
-            if self._is_new(context.peer(), f"node {hello.node} {type(error).__name__}"):
+            if self._is_new(peer_of(context), f"node {hello.node} {type(error).__name__}"):
                 log.warning("peer frame refused", cause=_brief(error.cause), peer=hello.node)
             await refuse(context, error)
         finally:
@@ -235,6 +235,21 @@ async def _first(frames: AsyncIterator[bytes]) -> bytes:
     except TimeoutError:
         what = f"no greeting within {_HELLO_WAIT_S:g} s"
         raise MalformedRequest(call="Stream", what=what) from None
+
+
+def peer_of(context: Context) -> str:
+    """From where the call comes, as grpc names it. It has no name for a call whose deadline had
+    passed when it arrived."""
+    return context.peer() or "(unknown)"
+
+
+def end_with(context: Context, error: RaftlogError) -> None:
+    """Let the call end with the typed error once its handler returns. Unlike `refuse` this raises
+    nothing: grpc keeps that exception with the call, and the exception the frames that name it, so
+    the call and its metadata would stay until the garbage is collected."""
+    context.set_code(grpc.StatusCode[error.grpc_status])
+    context.set_details(_brief(str(error)))
+    context.set_trailing_metadata(((ERROR_METADATA_KEY, encode_error(error)),))
 
 
 async def refuse(context: Context, error: RaftlogError) -> NoReturn:

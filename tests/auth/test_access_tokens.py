@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import ssl
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from raftlog.auth import access_tokens
 from raftlog.auth.access_tokens import AccessTokens
+from raftlog.certificates import make_certificates
 from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.config_auth import AuthSettings
 from raftlog.errors import IdentityProviderUnavailable, Unauthenticated
@@ -126,6 +131,7 @@ class Provider:
 
     def __init__(self) -> None:
         self.asked = 0
+        self.status = 200
         self.answers = threading.Event()
         self.answers.set()
 
@@ -138,7 +144,7 @@ class Provider:
                 provider.asked += 1
                 provider.answers.wait(PATIENCE_S)
                 body = json.dumps({"keys": [KEY]}).encode()
-                self.send_response(200)
+                self.send_response(provider.status)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
@@ -209,3 +215,133 @@ def test_known_keys_count_for_so_long_without_the_provider(
         provider.answers.set()
 
     proving(act, monkeypatch)
+
+
+def test_few_callers_wait_for_a_provider_and_others_are_told_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def act(proves: AccessTokens, provider: Provider) -> None:
+        provider.answers.clear()
+        waiting = [
+            asyncio.ensure_future(proves.caller(token(kid=f"unknown-{number}")))
+            for number in range(access_tokens._WAITING_MAX)
+        ]
+        await asyncio.sleep(0)
+        for _ in range(access_tokens._WAITING_MAX):
+            with pytest.raises(IdentityProviderUnavailable):
+                await proves.caller(token(kid="one more"))
+            assert (await proves.caller(token()))[0].principal == "oidc:corp:ada"
+        assert not any(each.done() for each in waiting)
+        waiting.pop().cancel()
+        await asyncio.sleep(0)
+        waiting.append(asyncio.ensure_future(proves.caller(token(kid="in its place"))))
+        provider.answers.set()
+        for each in await asyncio.gather(*waiting, return_exceptions=True):
+            assert isinstance(each, Unauthenticated)
+
+    proving(act, monkeypatch)
+
+
+def test_a_failed_fetch_answers_every_unknown_key_for_a_while_however_long_it_took(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def act(proves: AccessTokens, provider: Provider) -> None:
+        asked = provider.asked
+        provider.answers.clear()
+        provider.status = 503
+        waiting = asyncio.ensure_future(proves.caller(token(kid="first unknown")))
+        await asyncio.sleep(0)
+        later(monkeypatch, access_tokens._FETCH_PAUSE_S)
+        provider.answers.set()
+        with pytest.raises(Unauthenticated):
+            await waiting
+        for number in range(100):
+            with pytest.raises(Unauthenticated):
+                await proves.caller(token(kid=f"unknown-{number}"))
+        assert provider.asked == asked + 1
+        later(monkeypatch, access_tokens._FETCH_PAUSE_S)
+        with pytest.raises(Unauthenticated):
+            await proves.caller(token(kid="the next"))
+        assert provider.asked == asked + 2
+
+    proving(act, monkeypatch)
+
+
+class Dripping:
+    """A server that begins an answer and sends a byte of it now and then, until it is closed or the
+    other side leaves."""
+
+    def __init__(self, certificates: Path) -> None:
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.load_cert_chain(certificates / "node-1.pem", certificates / "node-1.key")
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listening.getsockname()[1]
+        self._closed = threading.Event()
+        self._lock = threading.Lock()
+        self.ended = 0
+        """Connections that the other side left."""
+        self._accepting = threading.Thread(target=self._accept)
+        self._accepting.start()
+
+    def close(self) -> None:
+        self._closed.set()
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self._accepting.join(PATIENCE_S)
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = self._listening.accept()
+                threading.Thread(target=self._drip, args=(connection,), daemon=True).start()
+
+    def _drip(self, connection: socket.socket) -> None:
+        with suppress(OSError), self._context.wrap_socket(connection, server_side=True) as dripping:
+            dripping.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+            while not self._closed.wait(DRIP_S):
+                dripping.sendall(b"x")
+        with self._lock:
+            self.ended += 1
+
+
+DRIP_S = 0.02
+FETCHES = 3
+
+
+def fetch_threads() -> int:
+    """How many threads of this process ask a provider."""
+    return sum(
+        frame.f_code is access_tokens._published.__code__
+        for thread in sys._current_frames().values()
+        for frame, _ in traceback.walk_stack(thread)
+    )
+
+
+def test_a_provider_that_drips_keeps_one_thread_at_a_time_which_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_certificates(tmp_path, cluster_id="provider", hosts={1: "127.0.0.1"}, days=1)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    monkeypatch.setattr(access_tokens, "_FETCH_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(access_tokens, "_WAIT_MAX_S", 0.0)
+    monkeypatch.setattr(access_tokens, "_FETCH_PAUSE_S", 0.0)
+    problems: list[str] = []
+    threads: list[int] = []
+    provider = Dripping(tmp_path)
+
+    async def act() -> None:
+        proves = AccessTokens(settings(f"https://127.0.0.1:{provider.port}/"), problems.append)
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while provider.ended < FETCHES:
+                    with pytest.raises(IdentityProviderUnavailable):
+                        await proves.caller(token(kid="unknown"))
+                    threads.append(fetch_threads())
+                    await asyncio.sleep(DRIP_S)
+        finally:
+            provider.close()
+
+    asyncio.run(act())
+    assert max(threads) == 1
+    assert len(problems) >= FETCHES

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 import weakref
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import grpc
+import grpc.aio
+import jwt
 import pytest
 from structlog.testing import capture_logs
 
 from raftlog.auth.principals import Caller, node_caller, problem_of_principal
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.config_auth import AuthSettings
 from raftlog.core.types import NodeId
 from raftlog.errors import MemberUnknown, NodeRemoved, Unauthenticated
 from raftlog.metrics.counts import Counts
 from raftlog.server.admission import Admission, Authenticator, NodeAuthenticator
 from raftlog.tls import peer_name
+from raftlog.wire.calls import DESCRIBE_CLUSTER, SERVICE
+from tests.fuzz.http2 import beginning, opening
 
 CLUSTER = "c" * 32
 REMOVED, MEMBER, STRANGER = NodeId(1), NodeId(2), NodeId(3)
@@ -55,14 +63,14 @@ def is_peer(node: NodeId) -> bool:
 
 def of_client(shown: Shown, *, has_certificates: bool) -> Caller:
     asked = Authenticator(AuthSettings(), CLUSTER, has_certificates=has_certificates)
-    assert asyncio.run(asked.by_metadata(())) is None
-    return asked.by_certificate(shown).caller  # type: ignore[arg-type]
+    judge = asked.by_metadata(())
+    return asyncio.run(judge(shown)).caller  # type: ignore[arg-type, operator]
 
 
 def of_node(shown: Shown) -> Caller:
     asked = NodeAuthenticator(CLUSTER, is_peer)
-    assert asyncio.run(asked.by_metadata((("authorization", "Bearer x"),))) is None
-    return asked.by_certificate(shown).caller  # type: ignore[arg-type]
+    judge = asked.by_metadata((("authorization", "Bearer x"),))
+    return asyncio.run(judge(shown)).caller  # type: ignore[arg-type]
 
 
 def test_a_certificate_is_an_identity_only_where_clients_show_some() -> None:
@@ -88,10 +96,6 @@ def test_a_certificate_names_nobody_by_what_cannot_be_printed(name: str) -> None
     assert problem_of_principal(f"cert:{name}") is not None
 
 
-class Ended(Exception):
-    """What grpc raises where a handler ends its call."""
-
-
 class Refused:
     """grpc's side of a call, as a handler ends it."""
 
@@ -103,23 +107,32 @@ class Refused:
     def peer(self) -> str:
         return self._peer
 
-    async def abort(self, code: grpc.StatusCode, *_: object) -> None:
+    def set_code(self, code: grpc.StatusCode) -> None:
         self.code = code
-        raise Ended
+
+    def set_details(self, _: str) -> None:
+        """For people."""
+
+    def set_trailing_metadata(self, _: object) -> None:
+        """The typed error."""
 
 
 async def known_method(_: object) -> object:
     return grpc.unary_unary_rpc_method_handler(lambda _, __: b"")
 
 
-def test_a_token_that_no_check_foresaw_is_rejected_and_counted() -> None:
-    """It cannot be encoded."""
-    settings = AuthSettings(
+def of_provider(where: str) -> AuthSettings:
+    return AuthSettings(
         oidc_issuer="https://login.example.com/",
         oidc_alias="corp",
         oidc_audience="raftlog",
-        oidc_jwks="file:/absent",
+        oidc_jwks=where,
     )
+
+
+def test_a_token_that_no_check_foresaw_is_rejected_and_counted() -> None:
+    """It cannot be encoded."""
+    settings = of_provider("file:/absent")
     counts = Counts()
 
     async def call() -> Refused:
@@ -129,8 +142,7 @@ def test_a_token_that_no_check_foresaw_is_rejected_and_counted() -> None:
         details = Details(("authorization", "Bearer e30.e30.\udcff"))
         handler = await admission.intercept_service(known_method, details)
         refused = Refused()
-        with pytest.raises(Ended):
-            await handler.stream_stream(None, refused)
+        await handler.stream_stream(None, refused)
         return refused
 
     assert asyncio.run(call()).code is grpc.StatusCode.UNAUTHENTICATED
@@ -153,8 +165,7 @@ def test_strangers_from_many_hosts_are_logged_so_often_and_then_counted() -> Non
 
     async def rejected(host: int) -> None:
         handler = await admission.intercept_service(known_method, Details())
-        with pytest.raises(Ended):
-            await handler.stream_stream(None, Refused(f"ipv4:10.0.{host // 250}.{host % 250}:1"))
+        await handler.stream_stream(None, Refused(f"ipv4:10.0.{host // 250}.{host % 250}:1"))
 
     async def run() -> None:
         for _ in range(2):
@@ -216,3 +227,77 @@ def test_a_rejected_call_does_not_keep_its_metadata(metadata: tuple[tuple[str, s
         assert asyncio.run(rejected())() is None
     finally:
         gc.enable()
+
+
+def test_a_call_that_waits_for_a_provider_does_not_keep_its_metadata() -> None:
+    async def run(address: str) -> None:
+        settings = of_provider(f"https://{address}/keys")
+        asked = Authenticator(settings, CLUSTER, has_certificates=False)
+        admission = Admission(asked, Counts(), None)
+        token = jwt.encode({"sub": "ada"}, "s" * 32, headers={"kid": "unknown"})
+        details = Details(("authorization", f"Bearer {token}"))
+        handler = await admission.intercept_service(known_method, details)
+        kept = weakref.ref(details)
+        del details
+        waiting = asyncio.ensure_future(anext(handler.stream_stream(None, Refused())))
+        await asyncio.sleep(0)
+        assert kept() is None
+        assert not waiting.done()
+        waiting.cancel()
+
+    gc.disable()
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            asyncio.run(run("{}:{}".format(*silent.getsockname())))
+    finally:
+        gc.enable()
+
+
+METHOD = f"/{SERVICE}/{DESCRIBE_CLUSTER.name}"
+
+
+@asynccontextmanager
+async def asking() -> AsyncIterator[int]:
+    """The port of a server that asks callers for a token."""
+    asked = Authenticator(AuthSettings(), CLUSTER, has_certificates=False)
+    server = grpc.aio.server(interceptors=[Admission(asked, Counts(), None)])
+    handlers = {DESCRIBE_CLUSTER.name: await known_method(None)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield port
+    finally:
+        await server.stop(None)
+
+
+def test_a_rejected_call_does_not_stay_until_the_garbage_is_collected() -> None:
+    async def rejected() -> int:
+        async with asking() as port, grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            for _ in range(10):
+                with pytest.raises(grpc.aio.AioRpcError) as caught:
+                    await channel.unary_unary(METHOD)(b"", timeout=PATIENCE_S)
+                assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        return sum(type(each).__name__ == "_ServicerContext" for each in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert asyncio.run(rejected()) == 0
+    finally:
+        gc.enable()
+
+
+def test_a_call_whose_deadline_has_passed_is_logged_as_from_an_unknown_address() -> None:
+    async def call() -> None:
+        past = b"\0\x0cgrpc-timeout\x020n"  # RFC 7541, section 6.2.2
+        async with asking() as port, asyncio.timeout(PATIENCE_S):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(opening() + beginning(1, METHOD.encode(), past))
+            while not lines:
+                await asyncio.sleep(0)
+            writer.close()
+
+    with capture_logs() as lines:
+        asyncio.run(call())
+    assert [line["peer"] for line in lines] == ["(unknown)"]

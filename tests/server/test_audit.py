@@ -256,10 +256,10 @@ def test_changes_of_the_tokens_are_written(tmp_path: Path, monkeypatch: pytest.M
     add_token(file, "bob", (), None, now)
     [ada, bob] = read_tokens(file)
     shown = (("authorization", f"Bearer {first}"),)
-    assert asyncio.run(asked.by_metadata(shown)) is not None
+    assert asked.by_metadata(shown) is not None
     remove_tokens(file, "ada")
     with pytest.raises(Unauthenticated):
-        asyncio.run(asked.by_metadata(shown))
+        asked.by_metadata(shown)
     audit.stop()
     assert [line["what"] for line in lines(tmp_path / "audit")] == [
         {"came": [f"token:bob {bob.id}"], "went": []},

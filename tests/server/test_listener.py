@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+from contextlib import suppress
+from typing import Any
+
 import grpc.aio
 import pytest
 from structlog.testing import capture_logs
 
-from raftlog.server.listener import Listener
+from raftlog.chaos.cluster import PATIENCE_S, free_ports
+from raftlog.server.listener import Listener, Port
+from tests.fuzz.http2 import request
 
 
 def test_ends_of_grpcs_loop_are_logged_once_a_minute_with_their_number(
@@ -20,3 +27,38 @@ def test_ends_of_grpcs_loop_are_logged_once_a_minute_with_their_number(
         monkeypatch.setattr(ended, "_logs_again_s", 0.0)
         ended.note_end(None)
     assert [line["times"] for line in lines] == [1, 100]
+
+
+PATHS = 20
+
+
+def test_an_end_of_grpcs_loop_leaves_no_exception_to_the_event_loop() -> None:
+    """The node logs each with a traceback, so a stranger could fill a disk."""
+    left: list[dict[str, Any]] = []
+
+    async def run() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: left.append(context))
+        port = free_ports(1)
+        made: list[grpc.aio.Server] = []
+
+        def make() -> grpc.aio.Server:
+            made.append(grpc.aio.server(options=[("grpc.so_reuseport", 0)]))
+            return made[-1]
+
+        listener = Listener(make, [Port(f"127.0.0.1:{port}", None)])
+        await listener.start()
+        keeping = asyncio.create_task(listener.keep())
+        async with asyncio.timeout(PATIENCE_S):
+            while len(made) <= PATHS:
+                with suppress(ConnectionError):  # one server is replaced by another
+                    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                    writer.write(request("ListTopics", b"", path=b"\xff"))
+                    await reader.read()
+                    writer.close()
+        await listener.stop()
+        await keeping
+
+    with capture_logs():
+        asyncio.run(run())
+    gc.collect()
+    assert left == []

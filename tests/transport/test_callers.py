@@ -16,6 +16,7 @@ from raftlog.transport.callers import host_of
         ("ipv6:%5B2001:db8:0:7::%5D:1", "ipv6:2001:db8:0:7::/64"),
         ("ipv6:%5Bfe80::1%252%5D:40000", "ipv6:fe80::/64"),
         ("unix:", "unix"),
+        ("(unknown)", "(unknown)"),
     ],
 )
 def test_addresses_of_one_network_of_ipv6_are_one_host(peer: str, host: str) -> None:
