@@ -281,13 +281,14 @@ class Replica:
         self._write_running = self._write_durable = 0
         self._note_fitness()
 
-    def logged_commands(self) -> Iterator[tuple[LogIndex, Command]]:
-        """Every command in the log that the machine has not applied, with its index, in order.
+    def logged_commands(self, after: LogIndex) -> Iterator[tuple[LogIndex, Command]]:
+        """Every command in the log after that index that the machine has not applied, with its
+        index, in order.
 
         One that is not committed may yet be truncated: it tells what was proposed, not what is.
         Raises `LogFromNewerVersion`.
         """
-        for index in range(self.applied_index + 1, self.log.last_index + 1):
+        for index in range(max(after, self.applied_index) + 1, self.log.last_index + 1):
             _, kind, command = self.log.command(index)
             if kind is EntryKind.COMMAND:
                 yield LogIndex(index), self._decode(LogIndex(index), command)

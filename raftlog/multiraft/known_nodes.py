@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from raftlog.config_hosts import is_address
-from raftlog.core.types import LogIndex, NodeId
+from raftlog.core.types import NO_INDEX, LastEntry, LogIndex, NodeId, Term
 from raftlog.machines.cluster_nodes import ClusterNodes
-from raftlog.machines.commands import AddNode, Command, RegisterNode
+from raftlog.machines.commands import AddNode, Command, RegisterNode, RetireNode, SetDuty
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.limits import ControllerLimits
+from raftlog.machines.outcomes import NodeRetired
 from raftlog.machines.validity import problem_of_node, problem_of_node_command
 
 
@@ -19,7 +20,8 @@ class KnownNodes(Mapping[NodeId, str]):
     A node that starts has the controller's log and does not know yet what of it is committed. It
     takes an election to know: the others must be spoken to, and a folder that was wiped must not
     vote even in that one. So what is in the log counts until all of it is applied, or was
-    truncated, and nothing of it was ever true.
+    truncated, and nothing of it was ever true. A node that the log removes is not spoken to from
+    that entry on: its certificate may be stolen, and it could keep the entry from being applied.
     """
 
     def __init__(self, configured: Mapping[NodeId, str]) -> None:
@@ -32,8 +34,11 @@ class KnownNodes(Mapping[NodeId, str]):
         self.parents: dict[NodeId, tuple[NodeId, ...]] = {}
         """What the observers pull from, as the controller's log has it so far."""
         self._logged = ClusterNodes(ControllerLimits().nodes_max)
-        self._logged_until = LogIndex(0)
-        """Where the controller's log ended when this process started."""
+        """Those of the machine, changed by the commands in the log that it has not applied."""
+        self._retired_at: dict[NodeId, LogIndex] = {}
+        """Nodes that the log removes, with the entry that does so."""
+        self.read_until = LastEntry(Term(0), NO_INDEX)
+        """Where the controller's log ended when it was read last."""
 
     def __getitem__(self, node: NodeId) -> str:
         return self._addresses[node]
@@ -44,30 +49,54 @@ class KnownNodes(Mapping[NodeId, str]):
     def __len__(self) -> int:
         return len(self._addresses)
 
-    def read_log(self, commands: Iterable[tuple[LogIndex, Command]], last_index: LogIndex) -> None:
-        """What the controller's log holds that its machine does not know yet."""
-        self._logged_until = last_index
-        for _, command in commands:
-            if isinstance(command, RegisterNode) and problem_of_node(command) is None:
-                self._logged.register(command)
-            elif isinstance(command, AddNode) and problem_of_node_command(command) is None:
-                self._logged.add(command)
+    def forget_log(self, known: ClusterNodes) -> None:
+        """Start again from the nodes that the machine knows: what was read of the log has been
+        applied, or truncated."""
+        self._logged = ClusterNodes.restore(*known.state(), ControllerLimits().nodes_max)
+        self._retired_at.clear()
 
-    def follow(self, controller: ControllerMachine, applied_index: LogIndex) -> bool:
+    def read_log(self, commands: Iterable[tuple[LogIndex, Command]], last: LastEntry) -> None:
+        """What the controller's log holds beyond what was read of it and what its machine has
+        applied; it ends at `last`."""
+        self.read_until = last
+        for index, command in commands:
+            match command:
+                case RegisterNode() if problem_of_node(command) is None:
+                    self._logged.register(command)
+                case AddNode() if problem_of_node_command(command) is None:
+                    self._logged.add(command)
+                case SetDuty() if problem_of_node_command(command) is None:
+                    self._logged.set_duty(command)
+                case RetireNode() if problem_of_node_command(command) is None:
+                    if isinstance(self._logged.retire(command), NodeRetired):
+                        self._retired_at[command.node] = index
+                case _:
+                    pass
+
+    def follow(
+        self,
+        controller: ControllerMachine,
+        applied_index: LogIndex,
+        deciding: Collection[NodeId],
+    ) -> bool:
         """The controller's machine has applied that entry; are there other nodes or addresses?
+
+        Those of `deciding` stay until the machine itself has removed them: only they can commit
+        what is in the log. No leader proposes the removal of one that votes in its group.
 
         A node whose address in the log or in the state is none is left out: everything that dials
         or reports an address takes it from here.
         """
         found: dict[NodeId, str] = {}
-        if applied_index < self._logged_until:
+        if applied_index < self.read_until.index:
             found.update({node: known.address for node, known in self._logged.items()})
         found.update({node: known.address for node, known in controller.nodes.items()})
         found = {node: address for node, address in found.items() if is_address(address)}
         found.update(self._configured)
-        for node in found.keys() & controller.nodes.retired:
+        retired = {node for node, at in self._retired_at.items() if applied_index < at}
+        for node in found.keys() & (retired.difference(deciding) | controller.nodes.retired):
             del found[node]
-        logged = self._logged if applied_index < self._logged_until else controller.nodes
+        logged = self._logged if applied_index < self.read_until.index else controller.nodes
         known = controller.nodes
         observers = frozenset(
             node for node in found if logged.is_observer(node) or known.is_observer(node)
@@ -82,6 +111,6 @@ class KnownNodes(Mapping[NodeId, str]):
     ) -> str | None:
         """The store that is bound to the node id; None: this node knows of none."""
         known = controller.nodes.get(node)
-        if known is None and applied_index < self._logged_until:
+        if known is None and applied_index < self.read_until.index:
             known = self._logged.get(node)
         return (known.store_uuid or None) if known is not None else None

@@ -350,6 +350,8 @@ class MultiRaft:
         self._send(output.messages)
         self._send(self._catch_up.requests(local, output.replicate))
         self._send(self.images.offers(local, output.replicate))
+        if local.group == CONTROLLER_GROUP and self.replicas.follow_log():
+            self._tell_nodes()
         self._settle(local, output)
         if output.soft_state is not None:
             state = output.soft_state
@@ -381,12 +383,11 @@ class MultiRaft:
     def _follow_controller(self) -> None:
         """The controller's machine has got further."""
         try:
-            other_nodes = self.replicas.follow_nodes()
+            if self.replicas.follow_nodes():
+                self._tell_nodes()
         except NodeRemoved:
             self.stop()
             raise
-        if other_nodes:
-            self._tell_nodes()
         self.replicas.follow_controller()
 
     def _tell_nodes(self) -> None:
@@ -556,12 +557,9 @@ class MultiRaft:
         """There is room for more reads. Entries and images take turns in being first."""
         self._observing.answers.go_on()
         self._images_read_first = not self._images_read_first
-        if self._images_read_first:
-            self.images.go_on()
-            self._catch_up.go_on()
-        else:
-            self._catch_up.go_on()
-            self.images.go_on()
+        reads = (self.images.go_on, self._catch_up.go_on)
+        for go_on in reads if self._images_read_first else reversed(reads):
+            go_on()
 
     # ------------------------------------------------------------ peers
 

@@ -19,6 +19,7 @@ from raftlog.core.recovery import is_recovering
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, LastEntry, NodeId
 from raftlog.errors import (
     CorruptFile,
+    LogFromNewerVersion,
     NodeRemoved,
     PeerProtocolViolation,
     RaftlogError,
@@ -114,8 +115,6 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
             else:
                 self._add(LocalReplica(*found))
         assert CONTROLLER_GROUP in self._replicas, "every node carries the controller's group"
-        controller = self.of_controller.replica
-        self.nodes.read_log(controller.logged_commands(), controller.log.last_index)
         self.follow_nodes()
 
     def close(self) -> None:
@@ -188,7 +187,35 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         """Are there other nodes than before? Raises `NodeRemoved` if this one is none of them."""
         if self._node in self.controller.nodes.retired:
             raise NodeRemoved(node=self._node)
-        return self.nodes.follow(self.controller, self.of_controller.replica.applied_index)
+        if self._log_has_changed:
+            self._read_log()
+        replica = self.of_controller.replica
+        deciding = {self._node, *replica.raft.membership.all_voters}
+        return self.nodes.follow(self.controller, replica.applied_index, deciding)
+
+    def follow_log(self) -> bool:
+        """As `follow_nodes`, when only the controller's log may have changed."""
+        return self._log_has_changed and self.follow_nodes()
+
+    @property
+    def _log_has_changed(self) -> bool:
+        """Does the controller's log end elsewhere than where it was read last?"""
+        log, read = self.of_controller.replica.log, self.nodes.read_until
+        return (log.last_index, log.last_term) != (read.index, read.term)
+
+    def _read_log(self) -> None:
+        """Read what is new in the controller's log; all that is not applied, if what was read has
+        been applied or truncated."""
+        replica, read = self.of_controller.replica, self.nodes.read_until
+        log, after = replica.log, read.index
+        if not replica.applied_index < after <= log.last_index or log.term_at(after) != read.term:
+            self.nodes.forget_log(self.controller.nodes)
+            after = replica.applied_index
+        last = LastEntry(log.last_term, log.last_index)
+        try:
+            self.nodes.read_log(replica.logged_commands(after), last)
+        except LogFromNewerVersion:
+            return  # raised again when that entry is to be applied
 
     def info_of(self, group: GroupId) -> GroupInfo | None:
         """What the group is: by the controller's log as far as it is applied here, else by the

@@ -287,7 +287,9 @@ class Node:
         return [address for node, address in self.addresses.items() if node != self.node]
 
     def is_peer(self, node: NodeId) -> bool:
-        """Is it another node of this cluster? Raises `NodeRemoved` if it was one."""
+        """Is it another node of this cluster? Raises `NodeRemoved` if it was one. False while the
+        controller's log here removes it, and that is not known to be committed: then it must not
+        be told, because it ends when a majority tells it."""
         if node in self.multiraft.replicas.controller.nodes.retired:
             raise NodeRemoved(node=node)
         return node != self.node and node in self.addresses

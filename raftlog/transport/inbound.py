@@ -28,6 +28,7 @@ from raftlog.errors import (
     NodeRemoved,
     PeerUnproven,
     RaftlogError,
+    TooMany,
 )
 from raftlog.tls import node_of, peer_name
 from raftlog.transport.callers import LogLimit, host_of
@@ -57,6 +58,10 @@ _TEXT_BYTES_MAX = 400
 three times as long. It shares one bound of grpc's with the encoded error, which carries the
 full text."""
 
+_STREAMS_MAX = 2
+"""A peer has so many streams at a time: one, and the lost one before it until that is noticed. No
+setting: a peer opens another one only when it has lost the last."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -72,7 +77,8 @@ class PeerReceiver(Protocol):
         ...
 
     def is_peer(self, node: NodeId) -> bool:
-        """Is it another node of this cluster? Raises `NodeRemoved` if it was one."""
+        """Is it another node of this cluster? Raises `NodeRemoved` if it was one; False while that
+        is in the log and not known to be committed."""
         ...
 
     def known_store(self, node: NodeId) -> str | None:
@@ -114,6 +120,8 @@ class PeerStreams:
         self._proven = proven
         self._open: Counter[NodeId] = Counter()
         """Streams per peer. A peer that reconnects has two until the lost one is noticed."""
+        self._greeting: Counter[NodeId] = Counter()
+        """Streams whose greeting is waited for, by the node that the certificate names."""
         self._newest: dict[NodeId, _Process] = {}
         """The process of each peer that came last."""
         self._log_limit = LogLimit("peer refused")
@@ -126,12 +134,9 @@ class PeerStreams:
 
     async def _stream(self, frames: AsyncIterator[bytes], context: Context) -> None:
         try:
-            if self._proven:
-                self._check_is_node(context)
-            hello = decode_hello(await _first(frames))
-            if self._proven:
-                self._check_certificate(hello, context)
+            hello = await self._greeted(frames, context)
             self._check(hello)
+            _check_count(self._open, hello.node)
         except RaftlogError as error:
             self._log_refused(error, peer_of(context))
             await refuse(context, error)
@@ -144,9 +149,11 @@ class PeerStreams:
             await context.write(encode_welcome(welcome))
             assembly = PeerFrames(hello.node, welcome.node)
             async for message in frames:
-                self._receiver.is_peer(hello.node)  # it may have been removed since
+                is_peer = self._receiver.is_peer(hello.node)  # it may have been removed since
                 self._watch_twins(hello)
                 messages = assembly.add(message)
+                if not is_peer:
+                    continue  # its removal is in the log, and may come to nothing
                 if assembly.traced:
                     self._receiver.traced(assembly.traced)
                 if messages:
@@ -192,13 +199,33 @@ class PeerStreams:
                 advice="One of the two runs on a copy of the other's folder: stop the copy.",
             )
 
-    def _check_is_node(self, context: Context) -> None:
-        """Before a greeting is received, which costs memory: the certificate must name a node."""
+    async def _greeted(self, frames: AsyncIterator[bytes], context: Context) -> PeerHello:
+        """The greeting. It may be as long as any message, so where certificates prove who comes,
+        it is received only from peers, and from each on few streams at a time."""
+        if not self._proven:
+            return decode_hello(await _first(frames))
+        node = self._certified_peer(context)
+        _check_count(self._greeting, node)
+        self._greeting[node] += 1
+        try:
+            hello = decode_hello(await _first(frames))
+        finally:
+            self._greeting[node] -= 1
+        self._check_certificate(hello, context)
+        return hello
+
+    def _certified_peer(self, context: Context) -> NodeId:
+        """The peer that the connection's certificate names."""
         cluster_id = self._receiver.cluster_id()
         shown = _names_of(context)
-        if not any(node_of(name, cluster_id) for name in shown):
+        named = [node for name in shown if (node := node_of(name, cluster_id)) is not None]
+        if not named:
             wanted = peer_name(cluster_id, 0).replace("node-0", "node-N")
             raise PeerUnproven(node=0, wanted=wanted, shown=", ".join(shown))
+        for node in named:
+            if self._receiver.is_peer(node):
+                return node
+        raise _no_peer(named[0], f"of node {named[0]}")
 
     def _check_certificate(self, hello: PeerHello, context: Context) -> None:
         shown = _names_of(context)
@@ -218,14 +245,23 @@ class PeerStreams:
                 wanted=f"cluster {cluster_id}",
             )
         if not self._receiver.is_peer(hello.node):
-            raise DataFolderForeign(
-                folder=folder, found=f"node {hello.node}", wanted="another node of this cluster"
-            )
+            raise _no_peer(hello.node, folder)
         known = self._receiver.known_store(hello.node)
         if known is not None and known != hello.store_uuid:
             raise IdentityRefused(
                 node=hello.node, store_uuid=hello.store_uuid, known_store_uuid=known
             )
+
+
+def _no_peer(node: NodeId, folder: str) -> DataFolderForeign:
+    return DataFolderForeign(
+        folder=folder, found=f"node {node}", wanted="another node of this cluster"
+    )
+
+
+def _check_count(streams: Counter[NodeId], node: NodeId) -> None:
+    if streams[node] >= _STREAMS_MAX:
+        raise TooMany(what=f"Node {node}", limit=_STREAMS_MAX, unit="streams to this one")
 
 
 async def _first(frames: AsyncIterator[bytes]) -> bytes:

@@ -148,7 +148,7 @@ def test_a_replica_goes_on_from_a_snapshot_as_if_it_had_replayed_everything(
     replica = driver.replica
     assert (replica.applied_index, replica.has_to_apply) == (snapshot[0], False)
     assert replica.raft.commit_index == replica.raft.last_applied == snapshot[0]
-    indexes = [index for index, _ in replica.logged_commands()]
+    indexes = [index for index, _ in replica.logged_commands(NO_INDEX)]
     assert indexes == list(range(snapshot[0] + 1, last_index + 1))
     driver.lead()
     assert replica.applied_index == last_index + 1, "with the first entry of its term"

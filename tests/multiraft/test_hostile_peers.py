@@ -4,7 +4,7 @@ that is committed."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any, get_args, get_type_hints
@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 
 from raftlog.checksum import crc32c
 from raftlog.core import messages as sent
+from raftlog.core.membership import Membership, encode_membership
 from raftlog.core.messages import Heartbeat, PeerMessage
 from raftlog.core.types import (
+    EMPTY_PAYLOAD,
     NO_INDEX,
     NOBODY,
     Entry,
@@ -30,7 +32,15 @@ from raftlog.core.types import (
 from raftlog.core.validity import TERMS_ALWAYS
 from raftlog.errors import AcknowledgedEntriesLost, MalformedRequest
 from raftlog.image.manifest import encode_image
-from raftlog.machines.commands import Append, RemoveWriter, Stage
+from raftlog.machines.commands import (
+    Append,
+    RegisterNode,
+    RemoveWriter,
+    RetireNode,
+    SetDuty,
+    Stage,
+)
+from raftlog.machines.rules import RULES_LATEST
 from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.wire.batch import BatchHeader
 from raftlog.wire.codec import decode_peer_messages, encode_command, encode_peer_messages
@@ -347,6 +357,57 @@ def test_a_claimed_loss_ends_no_process_and_a_restart_ends_its_effect() -> None:
     assert honest.leader() == NOBODY, "no vote is given"
     honest.restart()
     honest.write()
+
+
+# ------------------------------------------------------------ a node that was removed
+
+
+def removal() -> tuple[Entry, ...]:
+    """The entries of the controller's log that remove node 3, the first ones of term 1."""
+    commands = (
+        RegisterNode(node=THREE, store_uuid="s3", address="c:1", rules=RULES_LATEST),
+        SetDuty(node=THREE, draining=True, leaving=True),
+        RetireNode(node=THREE),
+    )
+    wanted = [(EntryKind.COMMAND, Payload(encode_command(each, None), b"")) for each in commands]
+    without = encode_membership(Membership((ONE, TWO)))
+    wanted.insert(0, (EntryKind.CONFIGURATION, without))
+    return tuple(Entry(LogIndex(index), Term(1), *each) for index, each in enumerate(wanted, 1))
+
+
+def appended(entries: Sequence[Entry], prev_term: int = 1, commit_index: int = 0) -> PeerMessage:
+    """Node 2 leads the controller's group, and sends these entries."""
+    prev_index = LogIndex(entries[0].index - 1)
+    return replace(
+        first_entries(GroupId(0), TWO, count=0, commit_index=commit_index),
+        term=entries[-1].term,
+        prev_index=prev_index,
+        prev_term=Term(prev_term if prev_index else 0),
+        entries=tuple(entries),
+    )
+
+
+def test_a_node_that_the_log_removes_is_no_peer_before_that_is_known_to_be_committed() -> None:
+    disk = disk_of_topics(1)
+    *before, retire = removal()
+    victim = Victim(*started(disk))
+    replicas = victim.multiraft.replicas
+    victim.hear(appended(before))
+    assert set(replicas.nodes) == {*NODES}
+    victim.hear(appended([retire]))
+    assert set(replicas.nodes) == {ONE, TWO}
+    assert not replicas.controller.nodes.retired, "it is not applied"
+    disk.crash()
+    victim = Victim(*started(disk))
+    replicas = victim.multiraft.replicas
+    assert set(replicas.nodes) == {ONE, TWO}, "nor when it starts again and knows no more"
+    noop = Entry(retire.index, Term(2), EntryKind.NOOP, EMPTY_PAYLOAD)
+    victim.hear(appended([noop]))
+    assert set(replicas.nodes) == {*NODES}, "the entry was truncated"
+    again = replace(retire, index=LogIndex(noop.index + 1), term=Term(2))
+    victim.hear(appended([again], prev_term=2, commit_index=again.index))
+    assert replicas.controller.nodes.retired == {THREE}
+    assert set(replicas.nodes) == {ONE, TWO}
 
 
 # ------------------------------------------------------------ images

@@ -7,8 +7,8 @@ from random import Random
 
 from raftlog.core.membership import Membership, changed, completed
 from raftlog.core.quorum import is_quorum
-from raftlog.core.types import LogIndex, NodeId
-from raftlog.machines.commands import AddNode, RegisterNode, RetireNode, Rules, SetDuty
+from raftlog.core.types import LastEntry, LogIndex, NodeId, Term
+from raftlog.machines.commands import AddNode, Command, RegisterNode, RetireNode, Rules, SetDuty
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.outcomes import Refused
 from raftlog.machines.rules import RULES_LATEST
@@ -23,6 +23,10 @@ def ids(*nodes: int) -> tuple[NodeId, ...]:
 
 ABC = Membership(ids(1, 2, 3))
 EVERYBODY = ids(*range(1, 8))
+
+
+def enumerated(*commands: Command, start: int = 1) -> list[tuple[LogIndex, Command]]:
+    return [(LogIndex(index), command) for index, command in enumerate(commands, start)]
 
 
 def step(
@@ -120,9 +124,9 @@ def test_a_node_whose_address_is_none_is_left_out_however_it_came_into_the_state
     known = KnownNodes({NodeId(1): "a:1"})
     register = RegisterNode(node=NodeId(9), store_uuid="s", address="nowhere", rules=RULES_LATEST)
     add = AddNode(node=NodeId(8), address="%%%:00001")
-    known.read_log([(LogIndex(1), register), (LogIndex(2), add)], LogIndex(2))
+    known.read_log(enumerated(register, add), LastEntry(Term(1), LogIndex(2)))
     machine = ControllerMachine()
-    assert not known.follow(machine, LogIndex(0))
+    assert not known.follow(machine, LogIndex(0), ())
     for index, command in enumerate((register, add), 1):
         assert isinstance(machine.apply(LogIndex(index), command), Refused)
     nodes = tuple(
@@ -130,7 +134,7 @@ def test_a_node_whose_address_is_none_is_left_out_however_it_came_into_the_state
         for node, address in ((9, "nowhere"), (8, "h:99999"), (2, "b:1"))
     )
     machine = ControllerMachine.restore(replace(machine.state(), nodes=nodes))
-    assert known.follow(machine, LogIndex(3))
+    assert known.follow(machine, LogIndex(3), ())
     assert dict(known) == {1: "a:1", 2: "b:1"}
 
 
@@ -139,13 +143,13 @@ def test_a_node_speaks_to_those_that_its_log_names_until_it_knows_more() -> None
     known = KnownNodes({NodeId(1): "a:1", NodeId(2): "moved:1"})
     register = RegisterNode(node=NodeId(2), store_uuid="s2", address="b:1", rules=RULES_LATEST)
     add = AddNode(node=NodeId(4), address="d:1")
-    known.read_log([(LogIndex(1), register), (LogIndex(2), add)], LogIndex(2))
+    known.read_log(enumerated(register, add), LastEntry(Term(1), LogIndex(2)))
     machine = ControllerMachine()
-    assert known.follow(machine, LogIndex(0))
+    assert known.follow(machine, LogIndex(0), ())
     assert dict(known) == {1: "a:1", 2: "moved:1", 4: "d:1"}
     assert known.store_of(NodeId(2), machine, LogIndex(0)) == "s2"
     assert known.store_of(NodeId(4), machine, LogIndex(0)) is None
-    assert known.follow(machine, LogIndex(2)), "the entries were truncated"
+    assert known.follow(machine, LogIndex(2), ()), "the entries were truncated"
     assert dict(known) == {1: "a:1", 2: "moved:1"}
     assert known.store_of(NodeId(2), machine, LogIndex(2)) is None
     commands = [
@@ -154,6 +158,23 @@ def test_a_node_speaks_to_those_that_its_log_names_until_it_knows_more() -> None
     ]  # fmt: skip
     for index, command in enumerate(commands, 3):
         machine.apply(LogIndex(index), command)
-    assert known.follow(machine, LogIndex(7))
+    assert known.follow(machine, LogIndex(7), ())
     assert dict(known) == {1: "a:1", 4: "d:1"}, "a removed node is none, configured or not"
-    assert not known.follow(machine, LogIndex(8))
+    assert not known.follow(machine, LogIndex(8), ())
+
+
+def test_a_node_that_only_the_log_removes_is_spoken_to_no_more_if_the_others_can_decide() -> None:
+    """Its certificate may be stolen. A removal that the machine would refuse removes nobody."""
+    register = RegisterNode(node=NodeId(2), store_uuid="s2", address="b:1", rules=RULES_LATEST)
+    leave = SetDuty(node=NodeId(2), draining=True, leaving=True)
+    retire = RetireNode(node=NodeId(2))
+    known = KnownNodes({NodeId(1): "a:1", NodeId(2): "b:1"})
+    machine = ControllerMachine()
+    known.read_log(enumerated(register, retire), LastEntry(Term(1), LogIndex(2)))
+    assert not known.follow(machine, LogIndex(0), ids(1)), "it is not leaving"
+    known.read_log(enumerated(leave, retire, start=3), LastEntry(Term(1), LogIndex(4)))
+    assert not known.follow(machine, LogIndex(0), ids(1, 2)), "it votes on that entry"
+    assert known.follow(machine, LogIndex(0), ids(1))
+    assert dict(known) == {1: "a:1"}, "configured or not"
+    assert known.follow(machine, LogIndex(4), ids(1)), "the machine has refused it"
+    assert dict(known) == {1: "a:1", 2: "b:1"}

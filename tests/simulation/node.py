@@ -538,14 +538,13 @@ class SimulatedNode:
             self._take(lambda: self._running_multiraft.receive(peer, messages))
 
     def _refuses(self, peer: NodeId) -> bool:
-        """As a server when a stream begins: is the process under this id of another store, or was
-        the id removed?"""
-        store = self._network.unknown_stores.get(peer)
-        if store is None:
-            return False
+        """As a server when a stream begins: is the process under this id of another store, or is it
+        no node of the cluster, as far as is known here?"""
         replicas = self._running_multiraft.replicas
+        if (store := self._network.unknown_stores.get(peer)) is None:
+            return peer not in replicas.nodes
         known = replicas.known_store(peer)
-        refuses = known not in (None, store) or peer in replicas.controller.nodes.retired
+        refuses = known not in (None, store) or peer not in replicas.nodes
         self.simulator.counts["frames from or for another store refused"] += refuses
         return refuses
 

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import grpc.aio
 import pytest
 from structlog.testing import capture_logs
 
+from raftlog.certificates import make_certificates
 from raftlog.chaos.cluster import PATIENCE_S
+from raftlog.config_tls import PemFiles
 from raftlog.core.messages import PeerMessage, VoteReply
 from raftlog.core.types import FORMAT_STAMP, NodeId
-from raftlog.errors import FormatUnsupported, MalformedRequest, NodeRemoved, RaftlogError
+from raftlog.errors import (
+    DataFolderForeign,
+    FormatUnsupported,
+    MalformedRequest,
+    NodeRemoved,
+    RaftlogError,
+    TooMany,
+)
+from raftlog.tls import Certificates, open_aio_channel, port_credentials
 from raftlog.transport import inbound
 from raftlog.transport.inbound import PeerStreams
-from raftlog.transport.link import PeerLink
+from raftlog.transport.link import STREAM_METHOD, PeerLink
 from raftlog.wire.calls import PEER_SERVICE
 from raftlog.wire.codec import (
     ERROR_METADATA_KEY,
@@ -39,6 +50,8 @@ class Receiver:
     received: list[PeerMessage] = field(default_factory=list)
     closed: list[int] = field(default_factory=list)
     removed: set[int] = field(default_factory=set)
+    leaving: set[int] = field(default_factory=set)
+    """Those whose removal is not known to be committed."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def welcome(self) -> PeerWelcome:
@@ -56,7 +69,9 @@ class Receiver:
     def is_peer(self, node: NodeId) -> bool:
         if node in self.removed:
             raise NodeRemoved(node=node)
-        return node == 2
+        if node in self.leaving:
+            self.changed.set()
+        return node == 2 and node not in self.leaving
 
     def known_store(self, node: NodeId) -> str | None:
         return f"s{node}"
@@ -68,6 +83,45 @@ class Receiver:
     def peer_closed(self, peer: NodeId) -> None:
         self.closed.append(peer)
         self.changed.set()
+
+
+@asynccontextmanager
+async def encrypted(
+    receiver: Receiver, folder: Path
+) -> AsyncIterator[Callable[[int], grpc.aio.Channel]]:
+    """Node 1 listens with TLS; channels to it with the certificate of a node."""
+    make_certificates(folder, cluster_id="c", hosts=dict.fromkeys((1, 2, 3), "127.0.0.1"), days=1)
+
+    def of(node: int) -> Certificates:
+        stems = ("ca.pem", f"node-{node}.pem", f"node-{node}.key")
+        files = PemFiles(*(str(folder / stem) for stem in stems))
+        return Certificates(files, files)
+
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((PeerStreams(receiver, proven=True).handlers(),))
+    port = server.add_secure_port("127.0.0.1:0", port_credentials(of(1), mutual=True))
+    await server.start()
+    async with AsyncExitStack() as channels:
+
+        def channel(node: int) -> grpc.aio.Channel:
+            opened = open_aio_channel(f"127.0.0.1:{port}", of(node).current(), ())
+            channels.push_async_callback(opened.close)
+            return opened
+
+        yield channel
+    await server.stop(None)
+
+
+async def refusal(stream: grpc.aio.StreamStreamCall) -> RaftlogError:
+    """The error that ends the stream before it is answered."""
+    with pytest.raises(grpc.aio.AioRpcError):
+        await stream.read()
+    return await ended_by(stream)
+
+
+async def ended_by(stream: grpc.aio.StreamStreamCall) -> RaftlogError:
+    """The error with which the stream has ended."""
+    return decode_error(dict(await stream.trailing_metadata())[ERROR_METADATA_KEY])
 
 
 @asynccontextmanager
@@ -109,10 +163,7 @@ def test_a_peer_of_another_format_is_rejected_with_what_to_do(stamp: str, shown:
         async with asyncio.timeout(PATIENCE_S), listening(Receiver()) as channel:
             stream = channel.stream_stream(f"/{PEER_SERVICE}/Stream")()
             await stream.write(encode_hello(replace(hello(), format=stamp)))
-            with pytest.raises(grpc.aio.AioRpcError):
-                await stream.read()
-            told = dict(await stream.trailing_metadata())
-            return decode_error(told[ERROR_METADATA_KEY])
+            return await refusal(stream)
 
     error = asyncio.run(run())
     assert isinstance(error, FormatUnsupported)
@@ -219,15 +270,68 @@ def test_a_peer_that_is_removed_meanwhile_is_told_at_its_next_word() -> None:
             stream = await opened(channel)
             receiver.removed.add(2)
             await stream.write(encode_peer_messages([reply]))
-            with pytest.raises(grpc.aio.AioRpcError):
-                await stream.read()
-            (error,) = [
-                decode_error(value)
-                for key, value in await stream.trailing_metadata()
-                if key == ERROR_METADATA_KEY
-            ]
-        assert isinstance(error, NodeRemoved)
+            assert isinstance(await refusal(stream), NodeRemoved)
         assert receiver.received == []
+
+    asyncio.run(run())
+
+
+def test_what_a_peer_says_while_only_the_log_removes_it_is_dropped() -> None:
+    """It is not told, because its removal may come to nothing."""
+
+    async def run() -> None:
+        receiver = Receiver()
+        reply = VoteReply(group=1, sender=NodeId(2), to=NodeId(1), term=1, granted=False, pre=True)
+        later = replace(reply, term=2)
+        async with asyncio.timeout(PATIENCE_S), listening(receiver) as channel:
+            stream = await opened(channel)
+            receiver.leaving.add(2)
+            await stream.write(encode_peer_messages([reply]))
+            await receiver.changed.wait()
+            receiver.changed.clear()
+            receiver.leaving.clear()
+            await stream.write(encode_peer_messages([later]))
+            await receiver.changed.wait()
+        assert receiver.received == [later]
+
+    asyncio.run(run())
+
+
+def test_a_certificate_of_no_peer_is_refused_before_its_greeting_is_received(
+    tmp_path: Path,
+) -> None:
+    """A greeting may be as long as any message. These streams send none."""
+
+    async def run() -> None:
+        receiver = Receiver(removed={3})
+        async with asyncio.timeout(PATIENCE_S), encrypted(receiver, tmp_path) as channel:
+            removed = channel(3).stream_stream(STREAM_METHOD)()
+            assert isinstance(await refusal(removed), NodeRemoved)
+            receiver.removed.clear()
+            stranger = channel(3).stream_stream(STREAM_METHOD)()
+            assert isinstance(await refusal(stranger), DataFolderForeign)
+
+    asyncio.run(run())
+
+
+def test_a_peer_has_two_streams_at_most_that_have_greeted_or_have_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbound, "_HELLO_WAIT_S", PATIENCE_S)
+
+    async def run() -> None:
+        async with asyncio.timeout(PATIENCE_S), encrypted(Receiver(), tmp_path) as channel:
+            streams = [channel(2).stream_stream(STREAM_METHOD)() for _ in range(3)]
+            answers = {asyncio.ensure_future(each.read()): each for each in streams}
+            (ended,), waiting = await asyncio.wait(answers, return_when=asyncio.FIRST_COMPLETED)
+            assert isinstance(ended.exception(), grpc.aio.AioRpcError), "two are waited for"
+            assert isinstance(await ended_by(answers[ended]), TooMany)
+            for answer in waiting:
+                await answers[answer].write(encode_hello(hello()))
+                assert decode_welcome(await answer).node == 1
+            third = channel(2).stream_stream(STREAM_METHOD)()
+            await third.write(encode_hello(hello()))
+            assert isinstance(await refusal(third), TooMany)
 
     asyncio.run(run())
 
