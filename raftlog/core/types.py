@@ -36,6 +36,10 @@ CONTROLLER_GROUP = GroupId(0)
 NO_INDEX = LogIndex(0)
 FIRST_OFFSET = Offset(0)
 
+COUNT_MAX = 1 << 61
+"""The highest index or offset, and the most records or bytes, that another node's image may have.
+No cluster gets there, and none lives long enough to count on from it past 64 bits."""
+
 
 class EntryKind(IntEnum):
     """What an entry is for. The numbers are on disk and on the wire: never reuse one."""

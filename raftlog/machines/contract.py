@@ -38,6 +38,10 @@ class StateMachine(Protocol[CommandT, OutcomeT]):
         """The whole state as a value, of which the same machine can be made. O(state)."""
         ...
 
+    def progress(self) -> dict[str, int]:
+        """Numbers of the state, by name, that no command lowers. O(1)."""
+        ...
+
     def fingerprint(self) -> bytes:
         """A digest of the whole state, equal on all nodes at one index. O(state): for checks."""
         ...

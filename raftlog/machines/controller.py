@@ -494,6 +494,16 @@ class ControllerMachine:
         """The topic that had this incarnation before its deletion; None once it is forgotten."""
         return self._deleted.get(incarnation)
 
+    def progress(self) -> dict[str, int]:
+        """See `StateMachine.progress`."""
+        return {
+            "rules": self.rules,
+            "last_index": self._last_index,
+            "last_timestamp_us": self._last_timestamp_us,
+            "next_group_id": self._next_group_id,
+            "removed_nodes": len(self._nodes.retired),
+        }
+
     def fingerprint(self) -> bytes:
         """A digest of the whole state; a refused command leaves it as it was. O(state)."""
         digest = StateDigest()

@@ -404,6 +404,10 @@ class KvMachine:
         found.reverse()
         return found
 
+    def progress(self) -> dict[str, int]:
+        """See `StateMachine.progress`."""
+        return {"rules": self.rules, "last_index": self._last_index}
+
     def fingerprint(self) -> bytes:
         """A digest of the whole state. O(state)."""
         digest = StateDigest()

@@ -8,28 +8,57 @@ Where order decides something it is kept: attempts within an epoch, runs that we
 that were forgotten, and rows by age. Large columns are packed bytes (`raftlog.machines.columns`),
 so there is no object for a staged entry or an append. The states of the parts are equal if the
 machines are.
+
+Each number, also of a packed column, has a range, which is checked where a state is decoded
+(`raftlog.machines.state_validity`). A field without one is counted: from 0, and in a state that
+another node gave, far enough from the end of 64 bits to count on from there.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from raftlog.core.types import NO_INDEX, GroupId, LogIndex, NodeId, Offset
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.group_info import KvInfo
 from raftlog.machines.kv_commands import KeyValue
+from raftlog.machines.limits import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, INTEGER_MAX
+from raftlog.machines.rules import RULES_FIRST
 from raftlog.machines.schema import Schema
 from raftlog.machines.settings import TopicSetting
+
+
+class Range(NamedTuple):
+    """The values that a number, or each number of a packed column, may have: both ends included."""
+
+    first: int
+    last: int
+
+
+COUNTED = "counted"
+"""The range of what a machine counts."""
+GIVEN = Range(0, INTEGER_MAX - 1)
+"""What a command gives and nothing is ever added to: times and epochs."""
+_GIVEN_OR_NONE = Range(-1, INTEGER_MAX - 1)
+_CRC = Range(0, 2**32 - 1)
+
+RulesVersion = Annotated[int, Range(RULES_FIRST, INTEGER_MAX)]
+TimeUs = Annotated[int, GIVEN]
+Epoch = Annotated[int, _GIVEN_OR_NONE]
+"""An epoch, or a stream's batch; -1: there is none."""
+OffsetOrNone = Annotated[Offset, _GIVEN_OR_NONE]
+Column = Annotated[bytes, COUNTED]
+GivenColumn = Annotated[bytes, GIVEN]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgesState:
     """Keys by age, the longest silent first, in two packed columns of equal length."""
 
-    keys: bytes
+    keys: Column
     """Which keys: each one's place, from 0, among the keys that the table around it lists."""
-    times_us: bytes
+    times_us: GivenColumn
     """When each was last active, in log time; they never fall."""
 
 
@@ -42,9 +71,9 @@ class ExtentsState:
     """Body bytes of all records since the topic began, trimmed ones included."""
     digest: bytes
     """The running digest of the extents."""
-    position_offsets: bytes
+    position_offsets: Column
     """Packed: offsets whose byte position is known, rising; the first is the log start offset."""
-    position_bytes: bytes
+    position_bytes: Column
     """Packed: their byte positions, rising."""
 
 
@@ -55,10 +84,10 @@ class ProducersState:
     names: tuple[str, ...]
     owners: tuple[str, ...]
     """Of each, the principal that appended last; "": callers were not authenticated."""
-    next_sequences: bytes
-    append_counts: bytes
+    next_sequences: Column
+    append_counts: Column
     """How many of its last appends are remembered."""
-    appends: bytes
+    appends: Column
     """Packed: start, end and CRC of each remembered append, oldest first, producer by producer."""
     ages: AgesState
     """All producers by their last append."""
@@ -73,18 +102,18 @@ class OpenAttemptState:
     attempt: str
     record_count: int
     """Records of all its stages."""
-    chained_crc: int
-    indexes: bytes
-    record_counts: bytes
-    body_bytes: bytes
-    crcs: bytes
+    chained_crc: Annotated[int, _CRC]
+    indexes: Column
+    record_counts: Annotated[bytes, Range(1, BATCH_RECORDS_MAX)]
+    body_bytes: Annotated[bytes, Range(0, BATCH_BYTES_MAX)]
+    crcs: Annotated[bytes, _CRC]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenEpochState:
     """An epoch with open attempts."""
 
-    epoch: int
+    epoch: Annotated[int, GIVEN]
     renewed_at: LogIndex
     attempts: tuple[OpenAttemptState, ...]
     """In the order in which they were opened."""
@@ -95,8 +124,8 @@ class FencedWrite(NamedTuple):
 
     stream_run: str
     """"" stands for no such write."""
-    stream_batch: int
-    epoch: int
+    stream_batch: Epoch
+    epoch: Epoch
     run: str
 
 
@@ -112,23 +141,23 @@ class WriterRowState:
     fenced_runs: tuple[str, ...]
     owner: str
     streaming: bool
-    active_us: int
+    active_us: TimeUs
     admitted: bool
     transient: bool
     last_index: LogIndex
     query_id: str
-    last_epoch: int
+    last_epoch: Epoch
     last_run: str
     last_references: bytes
-    last_start: Offset
-    last_end: Offset
+    last_start: OffsetOrNone
+    last_end: OffsetOrNone
     plan: str
     stream: str
-    stream_batch: int
+    stream_batch: Epoch
     fenced: FencedWrite
-    epochs: bytes
+    epochs: GivenColumn
     """Packed: the last committed epochs, rising."""
-    record_counts: bytes
+    record_counts: Column
     """Packed: their record counts."""
     open_epochs: tuple[OpenEpochState, ...]
 
@@ -152,10 +181,10 @@ class TopicState:
     """A topic's machine after entry `last_index`. What the topic was made with is not part of it
     (`TopicInfo`)."""
 
-    rules: int
+    rules: RulesVersion
     last_index: LogIndex
     """The last entry with a command that was applied; 0: none."""
-    now_us: int
+    now_us: TimeUs
     """Log time."""
     extents: ExtentsState
     producers: ProducersState
@@ -163,7 +192,7 @@ class TopicState:
     unused_bytes: int
     """Body bytes of entries that were refused or repeated."""
     settings: tuple[TopicSetting, ...] = ()
-    settings_version: LogIndex = NO_INDEX
+    settings_version: Annotated[LogIndex, GIVEN] = NO_INDEX
     schemas: tuple[Schema, ...] = ()
     """The schema, if it ever changed."""
 
@@ -188,7 +217,7 @@ class SessionState:
 class KvState:
     """The key-value store after entry `last_index`."""
 
-    rules: int
+    rules: RulesVersion
     last_index: LogIndex
     keys: tuple[KeyValue, ...]
     """By key."""
@@ -226,9 +255,9 @@ class PlacementState:
 class ControllerState:
     """The controller's machine after entry `last_index`."""
 
-    rules: int
+    rules: RulesVersion
     last_index: LogIndex
-    last_timestamp_us: int
+    last_timestamp_us: TimeUs
     next_group_id: GroupId
     nodes: tuple[NodeState, ...]
     topics: tuple[TopicInfo, ...]

@@ -454,6 +454,18 @@ class TopicMachine:
         the iterator is used."""
         return self._writers.open_stages()
 
+    def progress(self) -> dict[str, int]:
+        """See `StateMachine.progress`."""
+        return {
+            "rules": self.rules,
+            "last_index": self._last_index,
+            "now_us": self._clock.now_us,
+            "high_water_mark": self.high_water_mark,
+            "log_start_offset": self.log_start_offset,
+            "settings_version": self.settings_version,
+            "schema_version": self.info.schema.version,
+        }
+
     def fingerprint(self) -> bytes:
         """A digest of the whole state; a refused command leaves it as it was. O(state)."""
         digest = StateDigest()

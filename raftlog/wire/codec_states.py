@@ -9,12 +9,9 @@ from typing import NamedTuple, assert_never
 
 from raftlog.core.membership import MembershipAt, decode_membership, encode_membership
 from raftlog.core.types import LogIndex
+from raftlog.machines.limits import INTEGER_MAX
 from raftlog.machines.state import ControllerState, KvState, MachineState, TopicState
-from raftlog.machines.state_validity import (
-    problem_of_controller_state,
-    problem_of_kv_state,
-    problem_of_topic_state,
-)
+from raftlog.machines.state_validity import problem_of_state
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.codec_values import CONVERSIONS, UNREADABLE, malformed
 from raftlog.wire.framing import Unreadable
@@ -52,15 +49,16 @@ def encode_state(state: GroupState) -> bytes:
     return _VERSION_BYTE + message.SerializeToString(deterministic=True)
 
 
-def decode_state(data: bytes) -> GroupState:
-    """The state, of which a machine can be made. Raises `MalformedRequest`."""
+def decode_state(data: bytes, counted_max: int = INTEGER_MAX) -> GroupState:
+    """The state, of which a machine can be made. Raises `MalformedRequest`, also if a number that
+    machines count is above `counted_max`."""
     try:
-        return _decode(data)
+        return _decode(data, counted_max)
     except UNREADABLE as error:
         raise malformed("snapshot", error) from error
 
 
-def _decode(data: bytes) -> GroupState:
+def _decode(data: bytes, counted_max: int) -> GroupState:
     if data[:1] != _VERSION_BYTE:
         raise Unreadable(f"a state begins with {data[:1].hex() or 'nothing'}, not 01")
     message = pb.MachineState.FromString(data[1:])
@@ -68,16 +66,13 @@ def _decode(data: bytes) -> GroupState:
     match message.WhichOneof("state"):
         case "topic":
             state = _TOPIC.decode(message.topic)
-            problem = problem_of_topic_state(state)
         case "controller":
             state = _CONTROLLER.decode(message.controller)
-            problem = problem_of_controller_state(state)
         case "kv":
             state = _KV.decode(message.kv)
-            problem = problem_of_kv_state(state)
         case _:
             raise Unreadable("a state of no known kind")
-    if problem is not None:
+    if (problem := problem_of_state(state, counted_max)) is not None:
         raise Unreadable(problem)
     told = message.membership if message.HasField("membership") else None
     return GroupState(state, None if told is None else _decode_membership(told))

@@ -412,7 +412,7 @@ def test_a_state_that_no_machine_has_is_a_clear_error() -> None:
         ("a result of 9", replace(state, sessions=(replace(state.sessions[0], result=9),))),
         ("id has 3", replace(state, sessions=(replace(state.sessions[0], session="abc"),))),
         ("a digest of 0", replace(state, sessions=(replace(state.sessions[0], digest=b""),))),
-        ("a number of -1", replace(state, rules=0)),
+        ("a number of 0 in KvState.rules", replace(state, rules=0)),
     ):
         with pytest.raises(MalformedRequest, match=what):
             decode_state(encode_state(GroupState(broken)))

@@ -45,7 +45,7 @@ from raftlog.machines.outcomes import Configured, SnapshotPointApplied, Trimmed
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.schema import Schema
 from raftlog.machines.settings import SETTINGS, TopicSetting
-from raftlog.machines.state import ControllerState, TopicState
+from raftlog.machines.state import ControllerState, NodeState, TopicState
 from raftlog.machines.topic import TopicMachine
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.codec import GroupState, decode_state, encode_state
@@ -487,7 +487,7 @@ def _defects(state: TopicState) -> Iterator[tuple[str, TopicState]]:
     """States that no machine has, and what the error says of each."""
     replace = dataclasses.replace
     extents, producers, writers = state.extents, state.producers, state.writers
-    yield "a number of -1", replace(state, rules=0)
+    yield "a number of 0 in TopicState.rules", replace(state, rules=0)
     yield "a number of -1", replace(state, unused_bytes=-1)
     for schema in (SCHEMA, Schema(version=2, fields=())):
         yield "that no topic comes to", replace(state, schemas=(schema,))
@@ -498,13 +498,19 @@ def _defects(state: TopicState) -> Iterator[tuple[str, TopicState]]:
         odd = replace(extents, **{name: getattr(extents, name) + b"1"})
         yield "byte positions in columns", replace(state, extents=odd)
     beyond = replace(extents, high_water_mark=Offset(-1))
-    yield "not between 0 and -1", replace(state, extents=beyond)
+    yield "a number of -1 in ExtentsState.high_water_mark", replace(state, extents=beyond)
     falling = replace(
         extents,
         position_offsets=extents.position_offsets + bytes(8),
         position_bytes=extents.position_bytes + bytes(8),
     )
     yield "byte positions that fall", replace(state, extents=falling)
+    twice_noted = replace(
+        extents,
+        position_offsets=2 * extents.position_offsets[:8],
+        position_bytes=2 * extents.position_bytes[:8],
+    )
+    yield "two byte positions of one offset", replace(state, extents=twice_noted)
     for change, what in (
         ({"names": producers.names[1:]}, "producers in columns"),
         ({"names": producers.names[:1] * len(producers.names)}, "two are the same"),
@@ -519,12 +525,16 @@ def _defects(state: TopicState) -> Iterator[tuple[str, TopicState]]:
     opened = row.open_epochs[0]
     attempt = replace(opened.attempts[0], crcs=b"")
     odd_attempt = replace(row, open_epochs=(replace(opened, attempts=(attempt,)),))
+    fallen = replace(opened.attempts[0], indexes=bytes(16))
+    fallen_attempt = replace(row, open_epochs=(replace(opened, attempts=(fallen,)),))
     for change, what in (
         ({"transient": far}, "that are not there"),
         ({"transient": twice}, "two are the same"),
         ({"rows": writers.rows * 2}, "two are the same"),
         ({"rows": (replace(row, epochs=row.epochs + bytes(8)),)}, "epochs in columns"),
         ({"rows": (odd_attempt,)}, "stages in columns"),
+        ({"rows": (fallen_attempt,)}, "stages that do not rise"),
+        ({"rows": (replace(row, last_end=Offset(10**6)),)}, "or beyond the topic"),
         ({"open_epochs": twice}, "ages of open epochs"),
     ):
         yield what, replace(state, writers=replace(writers, **change))
@@ -624,12 +634,32 @@ def test_a_controllers_state_that_none_has_is_a_clear_error() -> None:
     assert state.deleted
     assert state.nodes
     replace = dataclasses.replace
+
+    def with_topic(**values: Any) -> ControllerState:
+        return replace(state, topics=(replace(state.topics[0], **values),))
+
+    def observers(*numbers: int, parents: tuple[NodeId, ...] = ()) -> tuple[NodeState, ...]:
+        """Each pulls from all of them, unless `parents` are given."""
+        nodes = tuple(map(NodeId, numbers))
+        known = state.nodes[0]
+        return tuple(
+            replace(known, node=node, observer=True, parents=parents or nodes) for node in nodes
+        )
+
     for what, broken in (
         ("names of topics", replace(state, topics=state.topics * 2)),
         ("groups, of which", replace(state, deleted=(*state.deleted, state.topics[0]))),
         ("is not between 0 and 1", replace(state, next_group_id=1)),
         ("nodes, of which", replace(state, nodes=state.nodes * 2)),
-        ("a number of -1", replace(state, rules=0)),
+        ("nodes, of which", replace(state, retired=(state.nodes[0].node,))),
+        ("parents are", replace(state, nodes=observers(1, 2, parents=(NodeId(0),)))),
+        ("pull from each other: .*1", replace(state, nodes=observers(1))),
+        ("pull from each other: .*1, 2", replace(state, nodes=observers(1, 2))),
+        ("a group under rules 9", with_topic(rules=9)),
+        ("voters are", with_topic(voters=(NodeId(2), NodeId(1)))),
+        ("later than", with_topic(created_us=10**6)),
+        ("name or columns", with_topic(name="../t")),
+        ("a number of 0 in ControllerState.rules", replace(state, rules=0)),
     ):
         with pytest.raises(MalformedRequest, match=what):
             decode_state(encode_state(GroupState(broken)))
