@@ -135,7 +135,13 @@ PACKAGES = {
     ),
     "raftlog.storage": Package(ours=("raftlog.config",)),
     "raftlog.image": Package(
-        ours=("raftlog.core.membership", "raftlog.machines", "raftlog.storage", "raftlog.wire"),
+        ours=(
+            "raftlog.core.membership",
+            "raftlog.machines",
+            "raftlog.state_hash",
+            "raftlog.storage",
+            "raftlog.wire",
+        ),
         third_party=("pydantic",),
     ),
     "raftlog.comparison": Package(ours=("raftlog.core",), pure=True),

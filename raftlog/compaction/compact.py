@@ -148,7 +148,7 @@ class _Replay:
             if image.base[0] <= each.index < job.index:
                 try:
                     state = read_snapshot(self._fs, job.folder, job.group, each)
-                    return each.index, each.state_hash, restored(info, state)
+                    return each.index, each.state_hash, restored(info, each, state)
                 except CorruptFile:
                     continue  # the node found it damaged as well, and has said so
         if image.base[0]:

@@ -401,13 +401,16 @@ def _index_of(
 ) -> RowGroupIndex:
     counts = footer.record_counts
     both = map(int.__add__, footer.body_lengths, footer.description_lengths)
-    index = RowGroupIndex(
-        starts=array("q", accumulate(counts, initial=info.start)),
-        bytes_before=array("q", accumulate(footer.record_bytes, initial=0)),
-        positions=array("q", accumulate(both, initial=SEGMENT_HEADER_BYTES)),
-        description_lengths=footer.description_lengths,
-        description_crcs=footer.description_crcs,
-    )
+    try:
+        index = RowGroupIndex(
+            starts=array("q", accumulate(counts, initial=info.start)),
+            bytes_before=array("q", accumulate(footer.record_bytes, initial=0)),
+            positions=array("q", accumulate(both, initial=SEGMENT_HEADER_BYTES)),
+            description_lengths=footer.description_lengths,
+            description_crcs=footer.description_crcs,
+        )
+    except OverflowError as error:
+        raise _damage(file, footer_position, f"its footer counts too far: {error}") from None
     ends = (index.starts[-1], index.bytes_before[-1], index.positions[-1])
     if not counts or min(counts) < 1 or ends != (info.end, info.record_bytes, footer_position):
         raise _damage(file, footer_position, "its footer does not fit the file or the manifest")

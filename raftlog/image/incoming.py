@@ -8,14 +8,14 @@ files are here and checked, `install` makes the image the group's.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from raftlog.core.types import GroupId
-from raftlog.errors import CorruptFile, FormatUnsupported
+from raftlog.core.types import COUNT_MAX, FIRST_OFFSET, GroupId
+from raftlog.errors import CorruptFile, FormatUnsupported, LogFromNewerVersion
 from raftlog.image.history_file import HistoryFile
-from raftlog.image.machine import restored
+from raftlog.image.machine import NO_PROGRESS, Restored, restored
 from raftlog.image.manifest import (
     FileInfo,
     HistoryInfo,
@@ -28,6 +28,7 @@ from raftlog.image.manifest import (
 from raftlog.image.snapshot_file import read_snapshot
 from raftlog.image.stages_file import StagesFile
 from raftlog.machines.group_info import GroupInfo
+from raftlog.machines.topic import TopicMachine
 from raftlog.storage import fresh
 from raftlog.storage.contract import FileSystem
 
@@ -126,19 +127,26 @@ class Incoming:
     Those that write raise `DiskFull` (call them again) and `DiskFailed`.
     """
 
-    def __init__(self, fs: FileSystem, folder: str, info: GroupInfo) -> None:
-        """`folder` is the group's."""
+    def __init__(
+        self, fs: FileSystem, folder: str, info: GroupInfo, reached: Mapping[str, int] = NO_PROGRESS
+    ) -> None:
+        """`folder` is the group's. The image must not be behind what its replica has `reached`
+        (`raftlog.image.machine.progress`)."""
         self._fs = fs
         self._folder = folder
         self._info = info
+        self._reached = reached
+        self._history_start = FIRST_OFFSET
         self._wanted: dict[str, FileInfo] = {}
 
-    def begin(self, image: Image, here: Container[str], snapshot_bytes: int) -> list[Missing]:
-        """What must be fetched for `image`: all but the files that are `here` and whole.
+    def begin(self, image: Image, here: Container[str], snapshot_bytes: int) -> list[Missing] | str:
+        """What must be fetched for `image`: all but the files that are `here` and whole. Or why it
+        cannot be: there is no room for so much, if the source's claims are true.
 
         `snapshot_bytes` is the length of its newest snapshot, the only one that is ever missing.
         What lies here of other images is removed.
         """
+        self._history_start = image.history_start
         self._wanted = {info.name: info for info in image.files() if info.name not in here}
         missing = []
         for name, info in self._wanted.items():
@@ -149,6 +157,10 @@ class Incoming:
                 position = 0
             missing.append(Missing(name, position, byte_count))
         discard_received(self._fs, self._folder, kept=self._wanted)
+        needed = sum(each.byte_count - each.position for each in missing)
+        free = self._fs.free_bytes()
+        if needed > free:
+            return f"{needed} bytes of it are missing here, and the disk has room for {free}"
         return missing
 
     def write(self, name: str, position: int, data: bytes) -> None:
@@ -160,7 +172,7 @@ class Incoming:
         finally:
             file.close()
 
-    def finish(self, name: str) -> CorruptFile | FormatUnsupported | None:
+    def finish(self, name: str) -> CorruptFile | FormatUnsupported | LogFromNewerVersion | None:
         """Make a file durable that is complete, and check every byte of it; any thread.
 
         Returns what is wrong with it, also if it is gone. Raises `DiskFailed`.
@@ -174,7 +186,7 @@ class Incoming:
             self._check(self._wanted[name])
         except FileNotFoundError:  # its group may be deleted at any moment
             return CorruptFile(file=self._fs.location(name), position=0, problem="it is missing")
-        except (CorruptFile, FormatUnsupported) as problem:
+        except (CorruptFile, FormatUnsupported, LogFromNewerVersion) as problem:
             return problem
         return None
 
@@ -193,7 +205,8 @@ class Incoming:
         match info:
             case SnapshotInfo():
                 state = read_snapshot(fs, folder, group, info, prefix=prefix)
-                restored(self._info, state)
+                found = restored(self._info, info, state, counted_max=COUNT_MAX)
+                self._check_state(info, found)
             case StagesInfo():
                 stages = StagesFile(fs, folder, group, info, prefix=prefix)
                 try:
@@ -211,6 +224,15 @@ class Incoming:
                         raise CorruptFile(file=fs.location(info.name), position=0, problem=problem)
                 finally:
                     history.close()
+
+    def _check_state(self, info: SnapshotInfo, found: Restored) -> None:
+        problem = found.problem_after(self._reached)
+        if problem is None and isinstance(found.machine, TopicMachine):
+            start = found.machine.log_start_offset
+            if start < self._history_start:
+                problem = f"its records from {start} to {self._history_start} are in no file"
+        if problem is not None:
+            raise CorruptFile(file=info.name, position=0, problem=problem)
 
     def _size(self, name: str) -> int:
         if not self._fs.exists(self._path(name)):

@@ -20,10 +20,11 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from raftlog.core.types import FIRST_OFFSET, LogIndex, Offset, Term
+from raftlog.core.types import COUNT_MAX, FIRST_OFFSET, LogIndex, Offset, Term
 from raftlog.errors import CorruptFile, FormatUnsupported
-from raftlog.image.history_digest import digest_sum
-from raftlog.storage.checked_file import TEXT, read_checked, write_checked
+from raftlog.image.history_digest import HISTORY_DIGEST_BYTES, digest_sum
+from raftlog.state_hash import STATE_HASH_FIRST
+from raftlog.storage.checked_file import FILE_BYTES_MAX, TEXT, read_checked, write_checked
 from raftlog.storage.contract import FileSystem
 from raftlog.storage.prefix import NO_BASE, Base
 
@@ -134,6 +135,7 @@ class Image:
         assert all(each.start < each.end for each in self.history), "no history file is empty"
         assert not self.history or self.history[-1].end == self.history_end, "history ends at S"
         assert not self.snapshots or self.base[0] <= self.snapshots[-1].index, "no gap to S"
+        assert not self.stages or self.stages[-1].last <= self.index, "stages are open at S"
 
     @property
     def index(self) -> LogIndex:
@@ -330,19 +332,35 @@ def decode_image(text: bytes, location: str) -> Image:
         raise CorruptFile(file=location, position=0, problem=problem) from error
 
 
-def received_image(text: bytes, location: str) -> Image:
-    """Another node's image, which has a snapshot. Raises `CorruptFile`, which names `location`."""
-    problem = "it has no snapshot"
+def received_image(text: bytes, snapshot_bytes: int, location: str) -> Image:
+    """Another node's image, which has a snapshot: its newest is a file of `snapshot_bytes`.
+
+    Raises `CorruptFile`, which names `location`.
+    """
     if len(text) > RECEIVED_BYTES_MAX:
         problem = f"it has {len(text)} bytes; {RECEIVED_BYTES_MAX} are allowed"
-    elif (image := decode_image(text, location)).snapshots:
+        raise CorruptFile(file=location, position=0, problem=problem)
+    image = decode_image(text, location)
+    record_bytes = sum(each.record_bytes for each in image.history)
+    if not image.snapshots:
+        problem = "it has no snapshot"
+    elif snapshot_bytes > FILE_BYTES_MAX:
+        problem = f"its snapshot has {snapshot_bytes} bytes; {FILE_BYTES_MAX} are allowed"
+    elif max(image.index, record_bytes) > COUNT_MAX:
+        problem = f"it is at entry {image.index}, with {record_bytes} bytes of records"
+    else:
         return image
     raise CorruptFile(file=location, position=0, problem=problem)
 
 
 def _snapshots(rows: Iterable[Any]) -> Iterable[SnapshotInfo]:
     for index, term, mark, state_hash in rows:
-        yield SnapshotInfo(index=index, term=term, mark=mark, state_hash=bytes.fromhex(state_hash))
+        yield SnapshotInfo(
+            index=index,
+            term=term,
+            mark=mark,
+            state_hash=_digest(state_hash, len(STATE_HASH_FIRST)),
+        )
 
 
 def _stages(rows: Iterable[Any]) -> Iterable[StagesInfo]:
@@ -359,5 +377,12 @@ def _history(rows: Iterable[Any]) -> Iterable[HistoryInfo]:
             byte_count=byte_count,
             file_id=file_id,
             footer_crc=footer_crc,
-            digest=bytes.fromhex(digest),
+            digest=_digest(digest, HISTORY_DIGEST_BYTES),
         )
+
+
+def _digest(text: str, length: int) -> bytes:
+    found = bytes.fromhex(text)
+    if len(found) != length:
+        raise ValueError(f"a digest has {len(found)} bytes, and not {length}")
+    return found

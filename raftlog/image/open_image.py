@@ -49,11 +49,17 @@ class OpenImage:
     def history_file_with(self, offset: Offset) -> HistoryFile:
         """The history file that holds the record at `offset`, which is in history.
 
-        A few files stay open; another one is closed when there are too many.
+        A few files stay open; another one is closed when there are too many. Raises `CorruptFile`
+        if no file holds it.
         """
-        files = self.manifest.history
-        info = files[bisect_right(files, offset, key=lambda each: each.end)]
-        assert info.start <= offset < info.end, f"{offset} is not in history"
+        image = self.manifest
+        if not image.history_start <= offset < image.history_end:
+            raise CorruptFile(
+                file=self._fs.location(self.folder),
+                position=0,
+                problem=f"the record at offset {offset} is in no history file",
+            )
+        info = image.history[bisect_right(image.history, offset, key=lambda each: each.end)]
         file = self._history.get(info)
         if file is None:
             file = HistoryFile(self._fs, self.folder, self._group, info)

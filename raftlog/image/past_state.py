@@ -61,7 +61,8 @@ class PastStateRead:
         machine, after = new_machine(info), 0
         if self._snapshot is not None:
             state = read_snapshot(fs, folder, info.group, self._snapshot)
-            machine, after = restored(info, state).machine, self._snapshot.index
+            machine = restored(info, self._snapshot, state).machine
+            after = self._snapshot.index
         pace = Pace(_SHARE, clock_s=time.thread_time)
         for place, command in pace.over(
             scan(fs, folder, info.group, LogIndex(after + 1), self._index)

@@ -64,6 +64,9 @@ def write_stages(
     return info
 
 
+_KINDS = frozenset(map(int, EntryKind))
+
+
 class _Place(NamedTuple):
     frame: EntryFrame
     term: Term
@@ -88,6 +91,10 @@ class StagesFile:
         walk = FrameWalk(self._file, header, stop=info.byte_count)
         for placed in walk:
             frame = placed.header
+            if frame.kind not in _KINDS:
+                self._file.close()
+                problem = f"the kind of its frame is {frame.kind}"
+                raise CorruptFile(file=self._file.path, position=placed.position, problem=problem)
             self._places[frame.index] = _Place(
                 EntryFrame(
                     entry_index=frame.index,

@@ -169,7 +169,8 @@ class ImageInstalled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageRefused:
-    """What a peer sent for its image is not what its manifest means. It is fetched again."""
+    """What a peer sent for its image is not what its manifest means, is behind what the replica
+    has, or has no room here. It is fetched again."""
 
     group: GroupId
     peer: NodeId

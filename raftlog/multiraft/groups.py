@@ -31,7 +31,7 @@ from raftlog.core.types import (
 from raftlog.errors import CorruptFile, DiskFull, FormatUnsupported
 from raftlog.image.group_manifest import info_from_manifest, manifest_of
 from raftlog.image.incoming import Incoming, discard_received, install, publish
-from raftlog.image.machine import Restored, new_machine, restored
+from raftlog.image.machine import NO_PROGRESS, Restored, new_machine, restored
 from raftlog.image.manifest import Image, leftovers, read_image, write_image
 from raftlog.image.open_image import OpenImage
 from raftlog.image.outvoted import NEVER_OUTVOTED, Outvoted, read_outvoted, write_outvoted
@@ -302,9 +302,9 @@ class GroupStore:
         """
         publish(self._folder.fs, self.folder_of(group), image, received)
 
-    def incoming(self, info: GroupInfo) -> Incoming:
-        """Where an image of another node is received for the group."""
-        return Incoming(self._folder.fs, self.folder_of(info.group), info)
+    def incoming(self, info: GroupInfo, reached: Mapping[str, int] = NO_PROGRESS) -> Incoming:
+        """Where an image of another node is received for the group: see `Incoming`."""
+        return Incoming(self._folder.fs, self.folder_of(info.group), info, reached)
 
     def discard_received(self, groups: Iterable[GroupId]) -> None:
         """Remove what was received of images for these groups, and is not theirs."""
@@ -434,7 +434,7 @@ class GroupStore:
             if each.index < log.base_index:
                 break
             try:
-                found = restored(info, read_snapshot(fs, folder, info.group, each))
+                found = restored(info, each, read_snapshot(fs, folder, info.group, each))
             except CorruptFile as error:
                 self._tell(DamagePassedOver(group=info.group, cause=error.cause))
             else:
@@ -458,7 +458,12 @@ class GroupStore:
             founded = Membership(voters if self._node in voters else ())
             found = MembershipAt(NO_INDEX, founded)
         memberships = Memberships(found)
-        memberships.grown(log.configurations(index))
+        try:
+            memberships.grown(log.configurations(index))
+        except ValueError as error:
+            file = self._folder.fs.location(self.folder_of(info.group))
+            problem = f"an entry of its log is no membership: {error}"
+            raise CorruptFile(file=file, position=0, problem=problem) from None
         return memberships
 
     def _open_log(self, group: GroupId, base: Base) -> GroupLog:

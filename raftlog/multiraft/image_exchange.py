@@ -22,7 +22,7 @@ from raftlog.core.messages import (
 from raftlog.core.ready import Role
 from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import CorruptFile
-from raftlog.image.incoming import wanted_image
+from raftlog.image.incoming import Incoming, wanted_image
 from raftlog.image.manifest import Image
 from raftlog.machines.group_info import KvInfo
 from raftlog.multiraft.catch_up_budget import CatchUpBudget
@@ -175,40 +175,67 @@ class ImageExchange:
 
     def _offered(self, local: LocalReplica, offer: ImageOffer) -> None:
         """Only its leader, or what it pulls from, gives a replica an image in place of what it has:
-        an image cannot be compared with the entries that the replica lacks."""
-        if offer.sender != local.raft.leader and offer.sender not in local.parents:
-            return
+        an image cannot be compared with the entries that the replica lacks. But its state must not
+        be behind the one here."""
+
+        def stands() -> bool:
+            return offer.sender == local.raft.leader or offer.sender in local.parents
 
         def wanted(theirs: Image) -> Image | None:
             if theirs.index <= local.replica.applied_index:
                 return None
             return wanted_image(theirs, local.image.manifest)
 
-        if offer.index > local.replica.applied_index:
-            self._fetch(local, offer.sender, wanted)
+        def is_needed(image: Image) -> bool:
+            return local.needs_image(*image.base) or _is_rebuilt_by(local, image)
+
+        if stands() and offer.index > local.replica.applied_index:
+            incoming = self._store.incoming(local.info, local.progress)
+            self._fetch(local, offer.sender, incoming, wanted, stands, is_needed)
 
     def rebuild(self, local: LocalReplica, peer: NodeId) -> None:
         """Fetch the peer's image in place of one that a majority has outvoted; see
         `raftlog.multiraft.rebuild`. Does nothing if one is being fetched already."""
 
-        def wanted(theirs: Image) -> Image | None:
-            if not _is_rebuilt_by(local, theirs):
-                return None
-            return wanted_image(theirs, local.image.manifest)
+        def is_needed(image: Image) -> bool:
+            return _is_rebuilt_by(local, image)
 
-        self._fetch(local, peer, wanted)
+        def wanted(theirs: Image) -> Image | None:
+            return wanted_image(theirs, local.image.manifest) if is_needed(theirs) else None
+
+        def stands() -> bool:
+            return peer == local.raft.leader
+
+        incoming = self._store.incoming(local.info)
+        self._fetch(local, peer, incoming, wanted, stands, is_needed)
 
     def _fetch(
-        self, local: LocalReplica, peer: NodeId, wanted: Callable[[Image], Image | None]
+        self,
+        local: LocalReplica,
+        peer: NodeId,
+        incoming: Incoming,
+        wanted: Callable[[Image], Image | None],
+        stands: Callable[[], bool],
+        is_needed: Callable[[Image], bool],
     ) -> None:
+        """`is_needed`: whether it is to be installed, once all of it is here. The log may have
+        caught up meanwhile, and what was outvoted may have been found right."""
+
+        def whole(image: Image, _: frozenset[str]) -> None:
+            if is_needed(image):
+                self._fetched(local, image)
+            else:
+                self._disk.queue_job(incoming.discard, lambda _: None)
+
         if local.installing or local.adopting:
             return
         target = ImageTarget(
             group=local.group,
-            incoming=self._store.incoming(local.info),
+            incoming=incoming,
             wanted=wanted,
             here=lambda: local.image.manifest.names(),
-            whole=lambda image, _: self._fetched(local, image),
+            whole=whole,
+            stands=stands,
         )
         self._begin(target, peer)
 
@@ -234,17 +261,11 @@ class ImageExchange:
         return self._begin(target, peer)
 
     def _fetched(self, local: LocalReplica, image: Image) -> None:
-        """All of the image is here. The log may have caught up meanwhile, and what was outvoted may
-        have been found right."""
-        if not local.needs_image(*image.base) and not _is_rebuilt_by(local, image):
-            incoming = self._store.incoming(local.info)
-            self._disk.queue_job(incoming.discard, lambda _: None)
-            return
-        if local.raft.term < image.snapshots[-1].term:
-            return  # its leader will be heard, and offers it again
+        """All of the image is here, and it is needed."""
+        if local.raft.term < image.snapshots[-1].term or local.raft.role is Role.LEADER:
+            return  # its leader will be heard, and offers it again; or it is this one by now
         if local.compacting and local.replica.diverged:
             return  # the compaction may make files of the same names; it is fetched again after it
-        assert local.raft.role is not Role.LEADER, "a leader has every entry that an image holds"
         local.installing = True
         self._freeze(local)
         self._sender.forget(local)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 from raftlog.checksum import crc32c
 from raftlog.core.messages import ImageChunk, ImageChunkRequest, ImageManifest, ImageRequest
 from raftlog.core.types import GroupId, NodeId
-from raftlog.errors import CorruptFile, FormatUnsupported
+from raftlog.errors import CorruptFile, FormatUnsupported, LogFromNewerVersion
 from raftlog.image.incoming import Incoming, Missing, with_received
 from raftlog.image.manifest import HistoryInfo, Image, received_image
 from raftlog.multiraft.disk import NodeDisk
@@ -63,7 +63,7 @@ class _Check:
 
     incoming: Incoming
     name: str
-    problem: CorruptFile | FormatUnsupported | None = None
+    problem: CorruptFile | FormatUnsupported | LogFromNewerVersion | None = None
 
     def run(self) -> None:
         self.problem = self.incoming.finish(self.name)
@@ -83,6 +83,8 @@ class ImageTarget(NamedTuple):
     failed: Callable[[bool], None] = lambda _: None
     """Told when the fetch ends otherwise: True if the source has said what it has, and that is of
     no use."""
+    stands: Callable[[], bool] = lambda: True
+    """Whether the source may still give what it gives."""
 
 
 @dataclass(slots=True)
@@ -165,6 +167,9 @@ class ImageFetches:
         """One tick of the clock has passed: ask again for what did not come."""
         self._resting = {key: ticks - 1 for key, ticks in self._resting.items() if ticks > 1}
         for fetch in list(self._fetches.values()):
+            if not fetch.target.stands():
+                self._fail(fetch, answered=False)
+                continue
             if fetch.paused and not self._is_disk_full:
                 self._go_on(fetch)
             if fetch.image is not None and not fetch.asked:
@@ -194,7 +199,9 @@ class ImageFetches:
             return
         target = fetch.target
         try:
-            theirs = received_image(message.text, f"the manifest of node {message.sender}")
+            theirs = received_image(
+                message.text, message.snapshot_bytes, f"the manifest of node {message.sender}"
+            )
         except CorruptFile as error:
             self._refuse(fetch, error.cause)
             return
@@ -212,7 +219,10 @@ class ImageFetches:
             lambda missing: self._begun(fetch, missing),
         )
 
-    def _begun(self, fetch: _Fetch, missing: Sequence[Missing]) -> None:
+    def _begun(self, fetch: _Fetch, missing: list[Missing] | str) -> None:
+        if isinstance(missing, str):
+            self._refuse(fetch, missing)
+            return
         length_max = self._limits.chunk_bytes
         for each in missing:
             chunks = _chunk_count(each, length_max)
@@ -241,7 +251,8 @@ class ImageFetches:
         if not fetch.left:
             assert fetch.image is not None
             assert not fetch.asked, "a file is finished once all of it is here"
-            if fetch.image.names() - fetch.fetched <= fetch.target.here():
+            is_here = fetch.image.names() - fetch.fetched <= fetch.target.here()
+            if is_here and fetch.target.stands():
                 self.forget(fetch.target.group)
                 fetch.target.whole(fetch.image, fetch.fetched)
             else:  # files that were here are gone since: the next fetch gets those

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from raftlog.core.ready import Role
 from raftlog.core.types import NOBODY, GroupId, LogIndex, NodeId, Offset, Payload, Term
 from raftlog.damage_table import Trouble, serves_everything
 from raftlog.errors import (
+    CorruptFile,
     HistoryDisputed,
     NoQuorum,
     NotLeader,
@@ -28,6 +29,7 @@ from raftlog.errors import (
     RulesTooOld,
     StateDisputed,
 )
+from raftlog.image.machine import NO_PROGRESS, progress
 from raftlog.image.manifest import Image
 from raftlog.image.open_image import OpenImage
 from raftlog.image.outvoted import NEVER_OUTVOTED, Outvoted
@@ -367,6 +369,14 @@ class LocalReplica:
         if extent.index <= self.replica.log.base_index:
             entries = self.image.stages_with(extent.index)
         term, _, command = entries.command(extent.index)
+        header = decode_batch_header(command)
+        if header.record_count != extent.count:
+            raise CorruptFile(
+                file=f"entry {extent.index}",
+                position=0,
+                problem=f"its batch has {header.record_count} records, "
+                f"and {extent.count} were applied",
+            )
         runs = Runs.of_one(
             count=extent.count,
             timestamp_us=extent.timestamp_us,
@@ -376,7 +386,7 @@ class LocalReplica:
         )
         return StoredBatch(
             extent.start,
-            decode_batch_header(command),
+            header,
             runs,
             partial(entries.body_slices, extent.index),
             partial(entries.check_entry, extent.index),
@@ -433,6 +443,14 @@ class LocalReplica:
         image = self.image.manifest
         if isinstance(self.info, TopicInfo) and image.snapshots:
             self.replica.history_reached(image.index, image.history_digest, image.settled)
+
+    @property
+    def progress(self) -> Mapping[str, int]:
+        """What the replica has reached: no image of a later entry is behind it. Empty if that is
+        known to be wrong; the word of one leader is not enough."""
+        if Trouble.DIVERGED in self.troubles:
+            return NO_PROGRESS
+        return progress(self.machine, self.raft.memberships.at(self.replica.applied_index))
 
     def may_go_on_from(self, image: Image) -> bool:
         """Does the log go on from this image, which may be older than what is applied?

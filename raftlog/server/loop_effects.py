@@ -403,7 +403,7 @@ def _tell_image(event: ImageInstalled | ImageRefused) -> None:
             )
         case ImageRefused(group=group, peer=peer, cause=cause):
             log.error(
-                "what was received of a node's image is damaged: it is fetched again",
+                "an image of another node was rejected: it is fetched again",
                 group=group,
                 peer=peer,
                 cause=cause,

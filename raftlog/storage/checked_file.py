@@ -29,6 +29,9 @@ setting."""
 _HEADLINE_BYTES_MAX = 80
 """No headline is longer: 20, 9, 8 and 10 characters vary. Part of the format; no setting."""
 
+FILE_BYTES_MAX = _BYTES_MAX + _HEADLINE_BYTES_MAX
+"""Of a whole file, with its headline."""
+
 _HEADLINE = re.compile(rb"raftlog ([a-z]{1,20}) (\d{1,9}) crc ([0-9a-f]{8}) bytes (\d{1,10})\n")
 
 

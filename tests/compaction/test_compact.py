@@ -37,8 +37,9 @@ def ranges(image: Image) -> list[tuple[int, int]]:
 
 
 def restored_fingerprint(scene: TopicScene, image: Image) -> bytes:
-    state = read_snapshot(scene.fs, FOLDER, TOPIC.group, image.snapshots[-1])
-    return restored(TOPIC, state).machine.fingerprint()
+    newest = image.snapshots[-1]
+    state = read_snapshot(scene.fs, FOLDER, TOPIC.group, newest)
+    return restored(TOPIC, newest, state).machine.fingerprint()
 
 
 def test_records_move_from_the_log_into_history() -> None:

@@ -307,6 +307,11 @@ def _other_bytes(d: RowGroupDescription, f: HistoryFooter) -> RowGroupDescriptio
     return d
 
 
+def _too_many_records(d: RowGroupDescription, f: HistoryFooter) -> RowGroupDescription:
+    f.record_counts[0] = 2**63 - 1
+    return d
+
+
 def _other_length(d: RowGroupDescription, f: HistoryFooter) -> RowGroupDescription:
     f.body_lengths[0] -= 1
     return d
@@ -338,6 +343,7 @@ def test_what_is_forged_here_is_a_file_if_nothing_is_changed() -> None:
         (_other_runs, "runs of 4 records in a batch of 3"),
         (_other_count, "does not fit the file or the manifest"),
         (_other_bytes, "does not fit the file or the manifest"),
+        (_too_many_records, "its footer counts too far"),
         (_other_length, "does not fit the file or the manifest"),
         (_uneven_columns, "differ in length"),
         (_one_row_group_more, "does not fit the file or the manifest"),

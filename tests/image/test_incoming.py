@@ -97,8 +97,10 @@ def opened(fs: MemoryFileSystem) -> tuple[Image, GroupLog]:
         fs.remove(path)
     put_in_place(fs, FOLDER, image.base, image.fresh_log)
     log = GroupLog.open(fs, FOLDER, TOPIC.group, SMALL, base=image.base)
-    state = read_snapshot(fs, FOLDER, TOPIC.group, image.snapshots[-1])
-    assert restored(TOPIC, state).machine.fingerprint() == sender().fingerprints[image.index]
+    newest = image.snapshots[-1]
+    state = read_snapshot(fs, FOLDER, TOPIC.group, newest)
+    found = restored(TOPIC, newest, state).machine
+    assert found.fingerprint() == sender().fingerprints[image.index]
     assert image.names() <= set(fs.list(FOLDER))
     return image, log
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from raftlog.core.types import COUNT_MAX, LogIndex
 from raftlog.errors import CorruptFile, FormatUnsupported
 from raftlog.image.manifest import (
     MANIFEST_COPIES,
@@ -23,7 +25,8 @@ from raftlog.image.manifest import (
     received_image,
     write_image,
 )
-from tests.image.images import image, snapshot
+from raftlog.storage.checked_file import FILE_BYTES_MAX
+from tests.image.images import image, snapshot, stages
 from tests.storage.disks import FOLDER, disk_of, files_of, flipped, new_disk
 
 
@@ -57,13 +60,21 @@ def test_what_is_no_manifest_at_all_is_damage(text: bytes) -> None:
         decode_image(text, "node 2")
 
 
-@pytest.mark.parametrize("digest", [None, "no hex"])
+@pytest.mark.parametrize("digest", [None, "no hex", "00", "00" * 17])
 def test_a_history_file_without_its_digest_is_damage(digest: str | None) -> None:
     table = json.loads(encode_image(image(2)))
     (row,) = table["history"]
     assert row.pop() == image(2).history[0].digest.hex()
     if digest is not None:
         row.append(digest)
+    with pytest.raises(CorruptFile, match="not the manifest of an image"):
+        decode_image(json.dumps(table).encode(), "")
+
+
+@pytest.mark.parametrize("state_hash", ["", "00" * 7, "00" * 9, "0" * 14 + "  ", " " * 16])
+def test_a_state_hash_has_exactly_its_length(state_hash: str) -> None:
+    table = json.loads(encode_image(image(2)))
+    table["snapshots"][1][3] = state_hash
     with pytest.raises(CorruptFile, match="not the manifest of an image"):
         decode_image(json.dumps(table).encode(), "")
 
@@ -167,6 +178,7 @@ def test_snapshots_get_sparse_with_their_age() -> None:
         {"generation": 0},
         {"snapshots": (snapshot(20, 200), snapshot(10, 100))},
         {"snapshots": (snapshot(20, 150),)},
+        {"stages": (stages(1, 21),)},
     ],
 )
 def test_an_image_that_cannot_be_is_refused(change: dict[str, Any]) -> None:
@@ -180,10 +192,20 @@ def test_an_image_that_cannot_be_is_refused(change: dict[str, Any]) -> None:
 
 
 def test_what_another_node_sends_has_a_snapshot_and_a_bounded_length() -> None:
-    assert received_image(encode_image(image(2)), "it") == image(2)
-    for text, problem in (
-        (encode_image(NO_IMAGE), "no snapshot"),
-        (bytes(RECEIVED_BYTES_MAX + 1), "bytes"),
+    sound = image(2)
+    assert received_image(encode_image(sound), FILE_BYTES_MAX, "it") == sound
+    (file,) = sound.history
+    beyond = LogIndex(COUNT_MAX + 1)
+    for text, snapshot_bytes, problem in (
+        (encode_image(NO_IMAGE), 1, "no snapshot"),
+        (bytes(RECEIVED_BYTES_MAX + 1), 1, "bytes"),
+        (encode_image(sound), FILE_BYTES_MAX + 1, "its snapshot has"),
+        (encode_image(replace(sound, snapshots=(snapshot(beyond, 200),))), 1, "it is at entry"),
+        (
+            encode_image(replace(sound, history=(replace(file, record_bytes=COUNT_MAX + 1),))),
+            1,
+            "bytes of records",
+        ),
     ):
         with pytest.raises(CorruptFile, match=problem):
-            received_image(text, "it")
+            received_image(text, snapshot_bytes, "it")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from raftlog.core.types import GroupId, Offset
+from raftlog.errors import CorruptFile
 from tests.multiraft.compaction_scene import EVERY, Scene
 
 OPEN_MAX = 4
@@ -68,3 +71,6 @@ def test_a_record_is_read_from_the_file_that_holds_it() -> None:
     for info in image.manifest.history:
         for offset in (info.start, Offset(info.end - 1)):
             assert image.history_file_with(offset).info == info
+    for offset in (image.manifest.history_end, Offset(1 << 61)):
+        with pytest.raises(CorruptFile, match="in no history file"):
+            image.history_file_with(offset)

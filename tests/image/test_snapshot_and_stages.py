@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -151,3 +153,12 @@ def test_another_stages_file_of_the_same_name_is_refused() -> None:
         StagesFile(new_disk(), FOLDER, GROUP, info)
     with pytest.raises(CorruptFile):
         StagesFile(disk, FOLDER, GroupId(GROUP + 1), info)
+
+
+def test_a_stage_of_an_unknown_kind_is_damage() -> None:
+    disk = new_disk()
+    strange: Any = 7
+    stage = replace(entry(3), kind=strange)
+    info = write_stages(disk, FOLDER, GROUP, [stage], first=LogIndex(3), last=LogIndex(3))
+    with pytest.raises(CorruptFile, match="the kind of its frame is 7"):
+        StagesFile(disk, FOLDER, GROUP, info)

@@ -107,8 +107,8 @@ class Read(NamedTuple):
     open_stages: tuple[LogIndex, ...]
 
     @classmethod
-    def of(cls, info: GroupInfo, state: bytes) -> Read:
-        machine = restored(info, state).machine
+    def of(cls, info: GroupInfo, snapshot: SnapshotInfo, state: bytes) -> Read:
+        machine = restored(info, snapshot, state).machine
         if not isinstance(machine, TopicMachine):
             return cls(state, machine.fingerprint(), None, ())
         stages = tuple(machine.open_stages())
@@ -170,7 +170,7 @@ class ImageCheck:
             self._fail(f"the snapshot of {index} has another state hash")
         read = truth.read.get(index)
         if read is None or read.state != state:
-            read = truth.read[index] = Read.of(of, state)
+            read = truth.read[index] = Read.of(of, info, state)
         if read.fingerprint != truth.fingerprints.get(index, read.fingerprint):
             self._fail(f"the snapshot of {index} is of another state")
         if read.mark not in (None, info.mark):
