@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from raftlog.compaction.cuts import cut, shape_of
+from raftlog.compaction.cuts import BatchShape, cut, shape_of
 from raftlog.compaction.merge import Batch, DecodingBudget, copy, merge
 from raftlog.core.types import Offset
 from raftlog.image.history_file import RowGroup
@@ -36,7 +36,7 @@ def row_groups(batches: Iterable[SourceBatch], latest: Schema) -> Iterator[RowGr
     Raises `DataLoss` if a column of a batch is not what its client wrote.
     """
     budget = DecodingBudget()
-    for joined in cut(batches, lambda batch: shape_of(batch.header, batch.record_bytes)):
+    for joined in cut(batches, _shape):
         budget.earn(sum(each.record_bytes for each in joined))
         version = joined[0].header.schema_version
         schema = latest.at(version) if 1 <= version <= latest.version else None
@@ -53,3 +53,7 @@ def row_groups(batches: Iterable[SourceBatch], latest: Schema) -> Iterator[RowGr
                 runs=joined_runs([each.runs for each in sources]),
                 digest=merged.digest,
             )
+
+
+def _shape(batch: SourceBatch) -> BatchShape:
+    return shape_of(batch.header, batch.runs, batch.record_bytes)

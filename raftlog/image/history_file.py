@@ -20,10 +20,10 @@ from __future__ import annotations
 import struct
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from raftlog.checksum import crc32c
 from raftlog.core.types import GroupId, Offset
@@ -44,12 +44,15 @@ from raftlog.storage.write import NEW_FILE_ENDING
 from raftlog.wire.batch import BatchHeader
 from raftlog.wire.codec import (
     decode_description,
+    decode_first_timestamp,
     decode_footer,
     encode_description,
     encode_footer,
 )
 from raftlog.wire.history import HistoryFooter, RowGroupDescription
 from raftlog.wire.runs import Runs
+
+T = TypeVar("T")
 
 _TRAILER = struct.Struct("<QQI8s")
 _TRAILER_CRC = struct.Struct("<I")
@@ -291,6 +294,22 @@ class HistoryFile:
         rows = range(bisect_right(starts, start) - 1, bisect_left(starts, end))
         return map(self._row_group, rows)
 
+    def first_timestamp_at(self, offset: Offset) -> int:
+        """The timestamp of the first record of the row group that holds `offset`, in microseconds
+        since 1970 UTC."""
+        return self._first_timestamp(bisect_right(self.index.starts, offset) - 1)
+
+    def offset_at(self, timestamp_us: int, start: Offset) -> Offset:
+        """The first offset from `start` on, which the file holds, whose record has this timestamp
+        or a later one; the file's end if there is none. Decodes the runs of one row group."""
+        starts = self.index.starts
+        rows = range(bisect_right(starts, start) - 1, len(starts) - 1)
+        after = bisect_left(rows, timestamp_us, key=self._first_timestamp)
+        row_group = self._row_group(rows[max(after - 1, 0)])
+        runs = row_group.runs
+        skipped = sum(runs.counts[: bisect_left(runs.timestamps_us, timestamp_us)])
+        return max(start, Offset(row_group.start + skipped))
+
     def body_slices(
         self, row_group: StoredRowGroup, slices: Sequence[tuple[int, int]]
     ) -> list[bytes]:
@@ -342,19 +361,27 @@ class HistoryFile:
                 ) from None
         return self._file
 
-    def _row_group(self, row: int) -> StoredRowGroup:
+    def _description(self, row: int, decode: Callable[[bytes], T]) -> T:
+        """What `decode` reads in the description of a row group."""
         index, file = self.index, self._opened()
-        start = index.starts[row]
         length = index.description_lengths[row]
         position = index.positions[row + 1] - length
         data = _read(file, position, length)
         if crc32c(data) != index.description_crcs[row]:
             raise _damage(file, position, "the checksum of a description differs")
         try:
-            description = decode_description(data)
+            return decode(data)
         except MalformedRequest as error:
             raise _damage(file, position, error.what) from error
-        header = description.header
+
+    def _first_timestamp(self, row: int) -> int:
+        return self._description(row, decode_first_timestamp)
+
+    def _row_group(self, row: int) -> StoredRowGroup:
+        description = self._description(row, decode_description)
+        index, file, header = self.index, self._opened(), description.header
+        start = index.starts[row]
+        position = index.positions[row + 1] - index.description_lengths[row]
         body_length = position - index.positions[row]
         if header.record_count != index.starts[row + 1] - start:
             raise _damage(file, position, "a description counts other records than the footer")

@@ -413,13 +413,18 @@ class LocalReplica:
     def offset_at(self, timestamp_us: int) -> Offset:
         """The first offset whose record has this timestamp or a later one; the high-water mark if
         there is none. Timestamps never fall along the offsets. Raises `CorruptFile`."""
-        start, end = self.topic_machine.log_start_offset, self.image.manifest.history_end
-        if start < end:
-            offsets = range(start, end)
-            place = bisect_left(offsets, timestamp_us, key=self.timestamp_at)
-            if place < len(offsets):
-                return Offset(offsets[place])
+        start, history = self.topic_machine.log_start_offset, self.image.manifest.history
+        starts = [max(each.start, start) for each in history if each.end > start]
+        after = bisect_left(starts, timestamp_us, key=self._row_group_timestamp)
+        if starts:
+            begin = starts[max(after - 1, 0)]
+            found = self.image.history_file_with(begin).offset_at(timestamp_us, begin)
+            if found < self.image.manifest.history_end:
+                return found
         return self.topic_machine.offset_at(timestamp_us)
+
+    def _row_group_timestamp(self, offset: Offset) -> int:
+        return self.image.history_file_with(offset).first_timestamp_at(offset)
 
     def timestamp_at(self, offset: int) -> int:
         """The timestamp of the record at `offset`, which is visible and not trimmed, in

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any
-from weakref import WeakValueDictionary
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 from raftlog.auth import grant_keys, quota_keys
-from raftlog.auth.principals import Caller
 from raftlog.comparison import Trust
 from raftlog.core.types import GroupId, LogIndex, NodeId
 from raftlog.errors import (
@@ -23,7 +19,7 @@ from raftlog.errors import (
 )
 from raftlog.machines.commands import CreateKv
 from raftlog.machines.group_info import KvInfo, label_of
-from raftlog.machines.kv import SYSTEM_PREFIX, KvMachine
+from raftlog.machines.kv import CHANGES_KEPT, KvMachine
 from raftlog.machines.kv_commands import (
     SESSION_CHARACTERS,
     DeleteKey,
@@ -38,6 +34,7 @@ from raftlog.machines.validity import problem_of_key_write
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.server.allowed import Allowed
 from raftlog.server.calling import caller, principal
+from raftlog.server.fair_scans import PERIOD_WORK_MAX, FairScans
 from raftlog.server.group_services import problem_of_seconds
 from raftlog.server.node import Node
 from raftlog.server.placing import PlacingServices
@@ -51,6 +48,16 @@ _ENTRIES_UNTOLD_MAX = 1_000
 """A watcher is told at least so often how far it has come, so that it can go on from there long
 after the last change of its keys."""
 
+_WORK_PER_PAGE = 100
+_WORK_PER_KEY = 5
+"""What it takes to find the keys of a page, and to judge a key or a change, as `FairScans` counts
+work."""
+
+_CHANGES_PER_WORK = 16
+"""Changes whose keys are compared with a prefix."""
+
+_CHANGES_PER_PIECE = PERIOD_WORK_MAX // _WORK_PER_KEY
+"""Changes that are judged before others get the loop."""
 
 OWN_VALUES: dict[str, Callable[[str, bytes], object]] = {
     grant_keys.KEY_PREFIX: grant_keys.decode,
@@ -72,13 +79,14 @@ def check_own_value(key: str, value: bytes) -> None:
 class KvServices:
     """Every method may raise any `RaftlogError`."""
 
-    def __init__(self, node: Node, placing: PlacingServices, allowed: Allowed) -> None:
+    def __init__(
+        self, node: Node, placing: PlacingServices, allowed: Allowed, scans: FairScans
+    ) -> None:
         self._node = node
         self._allowed = allowed
         self._granting = asyncio.Lock()
         """One change of the grants is judged and done before the next one is judged."""
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """By identity, who reads raftlog's own keys."""
+        self._scans = scans
         self._placing = placing
         self._multiraft = node.multiraft
         self._replicas = node.multiraft.replicas
@@ -176,8 +184,7 @@ class KvServices:
         _check_agreed(local)
         await self._reached(local, LogIndex(max(call.at_least, call.exactly)))
         index = call.exactly or local.replica.applied_index
-        async with self._turn_of(caller(), call.prefix):
-            return await self._visible(local, call, index)
+        return await self._visible(local, call, index)
 
     async def _visible(
         self, local: LocalReplica, call: calls.ReadKeys, index: LogIndex
@@ -189,8 +196,10 @@ class KvServices:
         limit = min(call.limit, calls.KEYS_PER_PAGE_MAX)
         found: list[KeyValue] = []
         while True:
+            await self._scans.begin()
             machine = await self._machine_that_knows(local, index)
             page, more = _page(machine, call, start, index)
+            self._scans.spend(_WORK_PER_PAGE + _WORK_PER_KEY * len(page))
             for pair in page:
                 if not self._allowed.sees_key(who, pair):
                     continue
@@ -201,14 +210,6 @@ class KvServices:
             if not more:
                 return calls.KeysReply(index=index, keys=tuple(found), more=False)
             start = f"{page[-1].key}\0"
-            await asyncio.sleep(0)
-
-    def _turn_of(self, who: Caller | None, prefix: str) -> AbstractAsyncContextManager[Any]:
-        """One read at a time of raftlog's own keys by each caller: many of them may be hidden from
-        it, and are passed over for its sake."""
-        if who is None or who.is_node or not prefix.startswith(SYSTEM_PREFIX):
-            return nullcontext()
-        return self._turns.setdefault(who.principal, asyncio.Lock())
 
     async def watch_keys(
         self, call: calls.WatchKeys
@@ -218,18 +219,17 @@ class KvServices:
         local = self._here(call.group)
         await self._reached(local, call.after)
         end_s = asyncio.get_running_loop().time() + call.seconds
-        who = caller()
         told = seen = call.after
         while True:
+            await self._scans.begin()
             self._replicas.check_here(local)
             _check_agreed(local)
             _check_known(local, seen)
-            changes = tuple(
-                each
-                for each in local.kv_machine.changes(seen, call.prefix)
-                if self._allowed.sees_key(who, each)  # or an answer would tell that there is one
-            )
-            seen = local.replica.applied_index
+            applied = local.replica.applied_index
+            self._scans.spend(min(applied - seen, CHANGES_KEPT) // _CHANGES_PER_WORK)
+            found = local.kv_machine.changes(seen, call.prefix)
+            seen = applied
+            changes = await self._seen_changes(found)
             if changes or seen - told >= _ENTRIES_UNTOLD_MAX:
                 told = seen
                 for piece in _pieces(changes, seen):
@@ -241,6 +241,17 @@ class KvServices:
                 break
         if seen > told:
             yield calls.KeyChanges(index=seen, changes=()), b""
+
+    async def _seen_changes(self, found: Sequence[KeyChange]) -> tuple[KeyChange, ...]:
+        """Those that the caller may see: an answer would show that there are others."""
+        who = caller()
+        seen: list[KeyChange] = []
+        for first in range(0, len(found), _CHANGES_PER_PIECE):
+            await self._scans.begin()
+            piece = found[first : first + _CHANGES_PER_PIECE]
+            seen += (each for each in piece if self._allowed.sees_key(who, each))
+            self._scans.spend(_WORK_PER_KEY * len(piece))
+        return tuple(seen)
 
     # ------------------------------------------------------------ parts
 

@@ -8,6 +8,7 @@ from raftlog.machines.schema import RESERVED_NAMES
 from raftlog.multiraft.local_replica import StoredBatch
 from raftlog.predicates.outcomes import Statistics, outcomes
 from raftlog.predicates.predicate import And, Column, node_count
+from raftlog.server.fair_scans import batch_work, runs_work
 from raftlog.wire.batch import Bound
 from raftlog.wire.calls import RangeSizes, ReadSizes
 
@@ -15,16 +16,9 @@ PIECE_BYTES_MIN = 1 << 20
 """Adjacent batches that may match become one piece up to here. No setting: it is about what a task
 reads at least."""
 
-WORK_PER_BATCH = 20
-"""What it takes to read a batch's header, in nodes of a predicate that are judged."""
-
-WORK_PER_TURN_MAX = 2_000
-"""Nodes that are judged in one turn of the loop: some milliseconds. No setting, as it is bounded
-for everybody else."""
-
 WORK_MAX = 100_000
-"""Nodes that are judged for one call, some tenths of a second, after which the client asks again.
-No setting: it keeps a call far below any deadline."""
+"""Work for one call, some tenths of a second, after which the client asks again. No setting: it
+keeps a call far below any deadline."""
 
 
 class Matching:
@@ -34,9 +28,8 @@ class Matching:
         self._call = call
         self._topic = topic
         self._where = And(parts=call.where)
-        self._batch_work = WORK_PER_BATCH + node_count(self._where)
+        self._nodes = node_count(self._where)
         self._work = 0
-        self._turn_work = 0
         self._offsets = [call.start]
         self._body_bytes: list[int] = []
         self._matches: list[bool] = []
@@ -52,18 +45,11 @@ class Matching:
         full = len(self._matches) >= self._call.pieces_max
         return self.position >= self._call.end or self._work >= WORK_MAX or full
 
-    def turn_is_over(self) -> bool:
-        """Whether it is time to let others have the loop; begins the next turn then."""
-        if self._turn_work < WORK_PER_TURN_MAX:
-            return False
-        self._turn_work = 0
-        return True
-
-    def judge(self, batch: StoredBatch) -> None:
-        """Add the batch that holds the record at `position`."""
-        self._work += self._batch_work
-        self._turn_work += self._batch_work
-        matches = self._may_match(batch)
+    def judge(self, batch: StoredBatch) -> int:
+        """Add the batch that holds the record at `position`. Returns what that took, as
+        `FairScans` counts work."""
+        known = _Known(batch, self._topic)
+        matches = self._may_match(batch, known)
         size = sum(column.length for column in batch.header.columns)
         end = min(self._call.end, batch.end)
         same = bool(self._matches) and self._matches[-1] == matches
@@ -74,6 +60,9 @@ class Matching:
             self._body_bytes.append(size)
             self._matches.append(matches)
             self._offsets.append(end)
+        work = batch_work(batch) + self._nodes + known.work
+        self._work += work
+        return work
 
     def reply(self) -> RangeSizes:
         """What is known so far."""
@@ -83,11 +72,10 @@ class Matching:
             matches=tuple(self._matches),
         )
 
-    def _may_match(self, batch: StoredBatch) -> bool:
+    def _may_match(self, batch: StoredBatch, known: _Known) -> bool:
         """A later version may have columns in other types than the caller reads them in."""
         if batch.header.schema_version > self._call.where_version:
             return True
-        known = _Known(batch, self._topic)
         return outcomes(self._where, known.statistics).true
 
 
@@ -98,13 +86,24 @@ class _Known:
         self._batch = batch
         self._topic = topic
         self._chunks = {chunk.field_id: chunk for chunk in batch.header.columns}
+        self._of_runs: dict[str, Statistics] = {}
+        """Of the metadata columns that were asked for: a predicate may ask for one often."""
+
+    @property
+    def work(self) -> int:
+        """What it took to look at the runs."""
+        return len(self._of_runs) * runs_work(self._batch)
 
     def statistics(self, column: Column) -> Statistics | None:
         """Of a column, which is null in a batch that was written before it was added; None for a
         name that is no metadata column."""
         count = self._batch.header.record_count
         if isinstance(column, str):
-            return self._of_metadata(column) if column in RESERVED_NAMES else None
+            if column not in RESERVED_NAMES:
+                return None
+            if column not in self._of_runs:
+                self._of_runs[column] = self._of_metadata(column)
+            return self._of_runs[column]
         chunk = self._chunks.get(column)
         if chunk is None:
             return Statistics(record_count=count, null_count=count)

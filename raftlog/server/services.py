@@ -73,6 +73,7 @@ from raftlog.predicates.predicate import NODES_MAX, node_count
 from raftlog.server import views
 from raftlog.server.allowed import Allowed
 from raftlog.server.calling import caller, principal
+from raftlog.server.fair_scans import PERIOD_WORK_MAX, FairScans, batch_work
 from raftlog.server.group_services import GroupServices
 from raftlog.server.key_reads import KeyReads
 from raftlog.server.kv_services import KvServices
@@ -101,7 +102,8 @@ class Services:
         self._limits = node.settings.server
         self.groups = GroupServices(node)
         self.allowed = Allowed(rights, node.multiraft.replicas, node.not_here)
-        self.kv = KvServices(node, self.placing, self.allowed)
+        self._scans = FairScans()
+        self.kv = KvServices(node, self.placing, self.allowed, self._scans)
         self.keys = KeyReads(node, self.kv)
         node.positions = partial(self.keys.read, POSITIONS_PREFIX)
         self._order = SenderOrder(
@@ -415,8 +417,12 @@ class Services:
         """The first offset at or after a time, by a read round of this leader (ReadIndex)."""
         local = self._here(call.group, call.incarnation)
         await self._node.read_barrier(local)
+        await self._scans.begin()
+        self._multiraft.replicas.check_here(local)
         with self._telling_damage(local):
-            return calls.OffsetFound(offset=local.offset_at(call.timestamp_us))
+            found = calls.OffsetFound(offset=local.offset_at(call.timestamp_us))
+        self._scans.spend(PERIOD_WORK_MAX)
+        return found
 
     async def read_sizes(self, call: calls.ReadSizes) -> calls.RangeSizes:
         """How the bytes of a range lie, at extents' boundaries; with predicates, see `Matching`."""
@@ -442,11 +448,11 @@ class Services:
         if sum(map(node_count, call.where)) > NODES_MAX:
             raise TooMany(what="A predicate", limit=NODES_MAX, unit="tests and connectives")
         found = Matching(call, local.topic_machine.info.name)
-        while not found.done:
-            batch = self._batch_at(call, local, found.position)
-            found.judge(batch)
-            if found.turn_is_over():
-                await asyncio.sleep(0)
+        async with self._scans.one_at_a_time():
+            while not found.done:
+                await self._scans.begin()
+                batch = self._batch_at(call, local, found.position)
+                self._scans.spend(found.judge(batch))
         return found.reply()
 
     async def read(self, call: calls.ReadCall) -> AsyncIterator[tuple[calls.BatchReply, bytes]]:
@@ -457,14 +463,18 @@ class Services:
         budget = self._limits.read_bytes_per_turn_max
         position = call.start
         while position < call.end:
+            await self._scans.begin()
             batch = self._batch_at(call, local, position)
+            self._scans.spend(batch_work(batch))
             with self._telling_damage(local):
                 header, ranges = column_slices(batch.header, wanted)
                 body = b"".join(batch.body_slices(ranges))
                 if call.verify:
                     batch.check()
-            yield calls.BatchReply(start=batch.start, batch=header, runs=batch.runs), body
-            position = batch.end
+            skipped = position - batch.start
+            position = Offset(min(batch.end, call.end))
+            runs = batch.runs.known_within(skipped, position - batch.start - skipped)
+            yield calls.BatchReply(start=batch.start, batch=header, runs=runs), body
             budget -= len(body)
             if budget <= 0:
                 budget = self._limits.read_bytes_per_turn_max

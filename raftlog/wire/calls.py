@@ -302,7 +302,7 @@ class BatchReply:
     from 0.
 
     The whole batch travels even where [start, end) meets only a part of it: the client slices.
-    `runs` say which timestamp, term, writer and epoch each of its records has.
+    `runs` are right for its records in [start, end); the others are in the runs next to these.
     """
 
     start: Offset

@@ -19,6 +19,7 @@ from raftlog.wire.codec_calls import (
 from raftlog.wire.codec_commands import decode_batch_header, decode_command, encode_command
 from raftlog.wire.codec_image import (
     decode_description,
+    decode_first_timestamp,
     decode_footer,
     encode_description,
     encode_footer,
@@ -44,6 +45,7 @@ __all__ = [
     "decode_batch_header",
     "decode_command",
     "decode_description",
+    "decode_first_timestamp",
     "decode_error",
     "decode_footer",
     "decode_hello",

@@ -40,6 +40,16 @@ def decode_description(data: bytes) -> RowGroupDescription:
         raise malformed(_CALL, error) from error
 
 
+def decode_first_timestamp(data: bytes) -> int:
+    """That of the first record of a row group, in microseconds since 1970 UTC, of what
+    `encode_description` has made. Its runs are not looked at. Raises `MalformedRequest`."""
+    try:
+        steps = pb.RowGroupDescription.FromString(data).runs.timestamp_steps
+    except UNREADABLE as error:
+        raise malformed(_CALL, error) from error
+    return next(iter(steps), 0)
+
+
 def encode_footer(footer: HistoryFooter) -> bytes:
     """The footer as bytes; the same value always gives the same bytes."""
     message = pb.HistoryFooter(

@@ -68,7 +68,8 @@ class Runs:
         return None
 
     def slice(self, skip: int, count: int) -> Runs:
-        """The runs of `count` >= 1 records after the first `skip`. All of them must exist."""
+        """The runs of `count` >= 1 records after the first `skip`, with the names of these. All of
+        the records must exist."""
         ends = list(accumulate(self.counts))
         assert 0 <= skip < skip + count <= ends[-1], f"[{skip}, {skip + count}) of {ends[-1]}"
         if count == ends[-1]:
@@ -78,14 +79,26 @@ class Runs:
         counts = self.counts[rows]
         counts[-1] -= ends[last] - (skip + count)
         counts[0] -= skip - (ends[first] - self.counts[first])
+        numbers = {writer: number for number, writer in enumerate(sorted({*self.writers[rows]}))}
         return Runs(
             counts=counts,
             timestamps_us=self.timestamps_us[rows],
             terms=self.terms[rows],
             epochs=self.epochs[rows],
-            writers=self.writers[rows],
-            names=self.names,
+            writers=array("q", (numbers[writer] for writer in self.writers[rows])),
+            names=tuple(self.names[writer] for writer in numbers),
         )
+
+    def known_within(self, skip: int, count: int) -> Runs:
+        """Runs of all the records, of which only `count` >= 1 after the first `skip` have what they
+        have here: those before and after them are taken for their neighbours'."""
+        if len(self) == 1:
+            return self
+        runs = self.slice(skip, count)
+        if runs is not self:
+            runs.counts[0] += skip
+            runs.counts[-1] += sum(self.counts) - skip - count
+        return runs
 
 
 def joined_runs(parts: Sequence[Runs]) -> Runs:

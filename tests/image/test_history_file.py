@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from raftlog.checksum import crc32c
 from raftlog.core.types import GroupId, Offset
 from raftlog.errors import CorruptFile, DiskFull, FormatUnsupported
+from raftlog.image import history_file
 from raftlog.image.history_file import (
     TRAILER_BYTES,
     HistoryFile,
@@ -409,3 +411,31 @@ def test_a_later_try_succeeds_after_a_full_disk_and_leaves_nothing_of_the_earlie
     again = write_history_file(disk, FOLDER, GROUP, row_groups([2, 9]))
     assert read(disk, again) == list(row_groups([2, 9]))
     assert list(files_of(disk)) == [again.name] != [info.name]
+
+
+# ---------------------------------------------------------------- times
+
+
+def test_a_time_is_found_by_the_runs_of_one_row_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are: of the others only the first record's time is read."""
+    counts = [6, 1, 9, 1, 7, 8, 1, 12] * 8
+    disk, info = written(counts)
+    file = HistoryFile(disk, FOLDER, GROUP, info)
+    times: list[int] = []
+    for each in file.row_groups_between(info.start, info.end):
+        for count, timestamp_us in zip(each.runs.counts, each.runs.timestamps_us, strict=True):
+            times += [timestamp_us] * count
+    assert times == sorted(times)
+    decoded: list[bytes] = []
+
+    def noted(data: bytes) -> RowGroupDescription:
+        decoded.append(data)
+        return decode_description(data)
+
+    monkeypatch.setattr(history_file, "decode_description", noted)
+    for start in (info.start, Offset(info.start + 1), Offset(info.end - 1)):
+        for timestamp_us in range(times[0] - 1, times[-1] + 2):
+            decoded.clear()
+            found = file.offset_at(timestamp_us, start)
+            assert found == max(start, info.start + bisect_left(times, timestamp_us))
+            assert len(decoded) == 1

@@ -8,8 +8,9 @@ import pytest
 
 from raftlog.core.types import Offset
 from raftlog.multiraft.local_replica import StoredBatch
-from raftlog.predicates.predicate import Compare, In, IsNull, Predicate
-from raftlog.server.matching import PIECE_BYTES_MIN, WORK_MAX, WORK_PER_BATCH, Matching
+from raftlog.predicates.predicate import Compare, In, IsNull, Or, Predicate
+from raftlog.server.fair_scans import PERIOD_WORK_MAX, batch_work
+from raftlog.server.matching import PIECE_BYTES_MIN, WORK_MAX, Matching
 from raftlog.wire.batch import BatchHeader, ColumnChunk
 from raftlog.wire.calls import ReadSizes
 from raftlog.wire.runs import Runs
@@ -75,12 +76,50 @@ def test_an_answer_ends_after_so_many_pieces_or_so_much_work():
     assert few.done
     assert few.position == 20
     long = matching(Compare(column=1, operator="=", value=-5), 10**9)
-    turns = 0
+    work = 0
     while not long.done:
-        long.judge(batch(long.position, 0))
-        turns += long.turn_is_over()
-    assert 0 < long.position < 10 * WORK_MAX // WORK_PER_BATCH
-    assert turns > 10
+        work += long.judge(batch(long.position, 0))
+    assert 0 < long.position < 10 * WORK_MAX // batch_work(batch(0, 0))
+    assert WORK_MAX <= work < WORK_MAX + PERIOD_WORK_MAX
+
+
+class CountedNames(tuple[str, ...]):
+    """Writers' names that count how often one of them is looked at."""
+
+    looks = 0
+
+    def __getitem__(self, number):
+        self.looks += 1
+        return super().__getitem__(number)
+
+
+def test_a_batch_with_many_runs_is_looked_through_once_for_each_metadata_column():
+    """However often the predicate tests it. The runs count as work, for each such column."""
+    count = 8000
+    names = CountedNames(("", *(f"job-{number}" for number in range(1, count))))
+    runs = Runs(
+        counts=array("q", [1] * count),
+        timestamps_us=array("q", range(count)),
+        terms=array("q", [1] * count),
+        epochs=array("q", range(-1, count - 1)),
+        writers=array("q", range(count)),
+        names=names,
+    )
+    header = BatchHeader(record_count=count, schema_version=1, columns=())
+    stored = StoredBatch(start=Offset(0), header=header, runs=runs, **NOTHING_READ)
+
+    def work_of(*columns):
+        tests = [Compare(column=each, operator="=", value="zz") for each in columns]
+        return matching(Or(parts=tuple(tests)), count).judge(stored)
+
+    once = work_of("_writer")
+    looks, names.looks = names.looks, 0
+    often = work_of(*["_writer"] * 250)
+    assert 0 < looks == names.looks
+    assert often == once + 249
+    assert once > PERIOD_WORK_MAX, "the caller does nothing else in the same period"
+    per_column = work_of("_writer", "_timestamp") - once
+    assert per_column > PERIOD_WORK_MAX // 2
 
 
 def test_a_batch_of_a_later_version_is_not_judged():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from dataclasses import replace
 from itertools import repeat
 
 import pytest
@@ -48,7 +49,28 @@ def test_a_slice_says_the_same_of_its_records(found: Runs, data: st.DataObject):
     part = found.slice(skip, count)
     assert part.problem(count) is None
     assert records(part) == said[skip : skip + count]
+    known = found.known_within(skip, count)
+    assert known.problem(len(said)) is None
+    assert records(known)[skip : skip + count] == said[skip : skip + count]
     assert records(found) == said, "slicing changes nothing"
+
+
+def test_what_is_known_of_one_record_has_one_run_and_one_name():
+    """However many the batch has: a reply is no larger than what was asked for."""
+    count = 1000
+    whole = Runs(
+        counts=array("q", [2] * count),
+        timestamps_us=array("q", range(count)),
+        terms=array("q", [1] * count),
+        epochs=array("q", [0] * count),
+        writers=array("q", range(count)),
+        names=tuple(f"{number:01024}" for number in range(count)),
+    )
+    known = whole.known_within(7, 1)
+    assert (len(known), list(known.names)) == (1, [whole.names[3]])
+    header = replace(HEADER, record_count=2 * count)
+    reply = encode_reply(READ, BatchReply(start=0, batch=header, runs=known), b"")
+    assert len(reply) < 2 * len(whole.names[3])
 
 
 @pytest.mark.parametrize(("skip", "count"), [(-1, 1), (0, 0), (0, 4), (3, 1), (2, 2)])
