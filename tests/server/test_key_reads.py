@@ -86,7 +86,7 @@ A_STORE = KvReply(kvs=(STORE,))
 @pytest.mark.parametrize("pages", ENDLESS_KEYS)
 def test_a_read_ends(pages: str, tmp_path: Path) -> None:
     (error,) = read(tmp_path, ENDLESS_KEYS[pages](), repeat(A_STORE))
-    assert isinstance(error, MalformedRequest)
+    assert isinstance(error, MalformedRequest), repr(error)
 
 
 def test_a_reply_that_is_longer_than_any_page_is_not_taken(tmp_path: Path) -> None:
