@@ -34,8 +34,9 @@ from raftlog.transport.link import KEEPALIVE_OPTIONS
 HEALTH_CALLS_MAX = 1_000
 HEALTH_CALLS_OF_HOST_MAX = 100
 """This many health calls may be open at a time, of all hosts and of one. They need no identity and
-cost 22 KB each. A client that never takes its answer (HTTP/2, a window of 0) keeps its call open as
-long as its connection: grpc offers a server no way to end it. No settings: a balancer needs one."""
+cost 22 KB each, and what is sent to them: a window of 64 KiB. A client that never takes its answer
+(HTTP/2, a window of 0) keeps its call open as long as its connection: grpc offers a server no way
+to end it. No settings: a balancer needs one."""
 
 CALLS_OF_CONNECTION_MAX = 256
 """Open calls of one connection. grpc's clients wait with further ones. No setting: a client
@@ -205,5 +206,8 @@ def _server_options(settings: Settings) -> list[tuple[str, int]]:
         # setting: a client or peer of raftlog sends its part at once.
         ("grpc.server_handshake_timeout_ms", 5_000),
         ("grpc.http2.settings_timeout", 5_000),
+        # Else grpc widens the window of each call to many MiB, and keeps what a stranger sends to
+        # calls that read nothing. A call that reads a message gets the room for it all the same.
+        ("grpc.http2.bdp_probe", 0),
         *KEEPALIVE_OPTIONS,
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -12,8 +13,18 @@ import pytest
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, free_ports, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.wire.calls import ClusterDescription
-from tests.cluster.doors import Door
-from tests.fuzz.http2 import PREFACE, opening, request, stream_of_bytes
+from tests.cluster.doors import Door, Heard
+from tests.fuzz.http2 import (
+    ACK,
+    PING,
+    PREFACE,
+    Windows,
+    beginning,
+    opening,
+    ping,
+    request,
+    stream_of_bytes,
+)
 from tests.fuzz.inputs import numbered
 from tests.fuzz.node_watch import NodeWatch
 from tests.fuzz.samples import DDL, frames
@@ -41,6 +52,12 @@ def good_frames(client: LogClient, name: str) -> dict[str, bytes]:
     return frames(topic, topic, described.store_uuid, address)
 
 
+HEALTH = b"/grpc.health.v1.Health/Watch"
+HEALTH_CALLS = 90
+HEALTH_BYTES = HEALTH_CALLS * 66_000
+"""A window of 64 KiB each, with the headers of frames."""
+QUIET_ROUNDS = 20
+"""Answers of the node after which no window will be widened any more."""
 HEADER_BYTES = 128 * 1024 * 1024
 """What the allocator may keep of headers that are named by a byte (RFC 7541, section 6.1): grpc
 decodes them before a call is judged."""
@@ -141,6 +158,32 @@ def drips(
         return watch.open_files() <= before
 
     return closed
+
+
+def test_what_is_sent_to_health_calls_takes_no_more_than_their_first_windows(
+    cluster: ProcessCluster, client: LogClient
+) -> None:
+    """They read nothing, and need no identity. grpc would widen their windows to many MiB."""
+    watch = NodeWatch(cluster, client, client.create_topic("beside-health", DDL))
+    watch.begin()
+    streams = range(1, 2 * HEALTH_CALLS, 2)
+    windows, sent, quiet, noted = Windows(streams), 0, 0, 0
+    with Door(cluster.port).enter() as poured:
+        heard = Heard(poured)
+        poured.sendall(opening() + b"".join(beginning(each, HEALTH) for each in streams))
+        for number in itertools.count(1):
+            data = windows.fill()
+            sent, quiet = sent + len(data), 0 if data else quiet + 1
+            if sent > 2 * HEALTH_BYTES or quiet == QUIET_ROUNDS:
+                break
+            poured.sendall(data + ping(number))
+            wait_for(lambda at=number: heard.count(PING, ACK) == at, "the ping", PATIENCE_S)
+            frames = heard.frames()
+            for frame in frames[noted:]:
+                windows.note(frame)
+            noted = len(frames)
+        assert HEALTH_BYTES / 2 < sent <= HEALTH_BYTES
+    watch.end()
 
 
 def test_more_connections_than_a_node_takes_are_closed_at_once(tmp_path: Path) -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from raftlog.wire.calls import SERVICE
 from tests.fuzz.mutations import broken
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, RESET, _SETTINGS, _PING, _WINDOW, _CONTINUATION = 0, 1, 3, 4, 6, 8, 9
-END_STREAM, _ACK, _END_HEADERS = 1, 1, 4
+DATA, HEADERS, RESET, _SETTINGS, PING, _WINDOW, _CONTINUATION = 0, 1, 3, 4, 6, 8, 9
+END_STREAM, ACK, _END_HEADERS = 1, 1, 4
 _INITIAL_WINDOW_SIZE = 4
 """The setting (RFC 9113, section 6.5.2)."""
+_DATA_MAX = 16_384
+"""The largest frame that a server takes unasked."""
 _FIRST_OF_TABLE = 62
 """The index of the newest entry of the dynamic table (RFC 7541, appendix A)."""
 
@@ -88,12 +90,51 @@ def whole_frames(received: bytes) -> Iterator[Http2Frame]:
 
 def replies_to(frame: Http2Frame) -> bytes:
     """What a client answers at once: settings and pings are acknowledged."""
-    if frame.flags & _ACK:
+    if frame.flags & ACK:
         return b""
     return {
-        _SETTINGS: http2_frame(_SETTINGS, _ACK, 0, b""),
-        _PING: http2_frame(_PING, _ACK, 0, frame.payload),
+        _SETTINGS: http2_frame(_SETTINGS, ACK, 0, b""),
+        PING: http2_frame(PING, ACK, 0, frame.payload),
     }.get(frame.kind, b"")
+
+
+class Windows:
+    """How much a client may send: RFC 9113, section 5.2."""
+
+    def __init__(self, streams: Iterable[int]) -> None:
+        self._connection = self._initial = 65_535
+        self._of_streams = dict.fromkeys(streams, self._initial)
+
+    def note(self, frame: Http2Frame) -> None:
+        """A frame of the server's may widen one."""
+        if frame.kind == _WINDOW:
+            more = int.from_bytes(frame.payload)
+            if frame.stream:
+                self._of_streams[frame.stream] += more
+            else:
+                self._connection += more
+        elif frame.kind == _SETTINGS:
+            for name, value in struct.iter_unpack(">HI", frame.payload):
+                if name == _INITIAL_WINDOW_SIZE:
+                    for stream in self._of_streams:
+                        self._of_streams[stream] += value - self._initial
+                    self._initial = value
+
+    def fill(self) -> bytes:
+        """Frames of data that take all there is now."""
+        found = b""
+        for stream, room in self._of_streams.items():
+            sent = max(0, min(room, self._connection, _DATA_MAX))
+            if sent:
+                found += http2_frame(DATA, 0, stream, bytes(sent))
+                self._connection -= sent
+                self._of_streams[stream] -= sent
+        return found
+
+
+def ping(number: int) -> bytes:
+    """A frame that is answered once all before it has arrived."""
+    return http2_frame(PING, 0, 0, number.to_bytes(8))
 
 
 def _literal(headers: list[tuple[bytes, bytes]]) -> bytes:
@@ -163,7 +204,7 @@ def _flood(good: bytes, chance: random.Random) -> bytes:
     )
     return opening() + chance.choice(
         (
-            http2_frame(_PING, 0, 0, bytes(8)) * count,
+            http2_frame(PING, 0, 0, bytes(8)) * count,
             http2_frame(_SETTINGS, 0, 0, struct.pack(">HI", 4, 2**31 - 1)) * count,
             http2_frame(_WINDOW, 0, 0, struct.pack(">I", 2**31 - 1)) * count,
             http2_frame(HEADERS, 0, 1, b"")
