@@ -20,7 +20,7 @@ from raftlog.errors import DataLoss, Internal
 from raftlog.machines.schema import Schema
 from raftlog.records.arrow_types import arrow_schema
 from raftlog.records.batch_codec import decode_batch, encode_batch
-from raftlog.records.physical import to_physical
+from raftlog.records.physical import to_logical, to_physical
 from raftlog.wire.arrow_message import claims_of
 from raftlog.wire.batch import BatchHeader
 from raftlog.wire.framing import Unreadable
@@ -181,7 +181,7 @@ def _flush(waiting: Sequence[_Decoded], schema: Schema) -> Iterator[MergedBatch]
     logical = arrow_schema(schema)
     encoded = encode_batch(
         pa.RecordBatch.from_arrays(
-            [column.view(field.type) for column, field in zip(joined, logical, strict=True)],
+            [to_logical(column, field.type) for column, field in zip(joined, logical, strict=True)],
             schema=logical,
         ),
         schema,

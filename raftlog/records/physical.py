@@ -49,19 +49,38 @@ def physical_type(kind: pa.DataType) -> pa.DataType:
         return pa.list_(_physical_field(kind.value_field))
     if pa.types.is_map(kind):
         entry = pa.struct([_physical_field(kind.key_field), _physical_field(kind.item_field)])
-        return pa.list_(pa.field("entries", entry, nullable=False))
+        return pa.list_(pa.field("entries", entry))
     assert pa.types.is_struct(kind), f"no topic holds {kind}"
     return pa.struct([_physical_field(field) for field in kind])
 
 
 def _physical_field(field: pa.Field[Any]) -> pa.Field[Any]:
-    return pa.field(field.name, physical_type(field.type), nullable=field.nullable)
+    """Also one that must not be null is, below a null struct, in what Spark writes."""
+    return pa.field(field.name, physical_type(field.type))
 
 
 def to_physical(column: pa.Array[Any]) -> pa.Array[Any]:
     """The column as its physical type, of the same memory."""
     kind = physical_type(column.type)
     return column if column.type == kind else column.view(kind)
+
+
+def to_logical(column: Any, kind: pa.DataType) -> pa.Array[Any]:
+    """A physical column, which is no slice, as a topic's Arrow type again, of the same memory."""
+    own: list[pa.Buffer | None]
+    if pa.types.is_struct(kind):
+        fields = [to_logical(column.field(at), field.type) for at, field in enumerate(kind)]
+        own = column.buffers()[:1]
+    elif is_list(kind):
+        fields, own = [to_logical(column.values, kind.value_type)], column.buffers()[:2]
+    elif pa.types.is_map(kind):
+        entries = pa.struct([kind.key_field, kind.item_field])
+        fields, own = [to_logical(column.values, entries)], column.buffers()[:2]
+    else:
+        return column.view(kind)
+    assert column.offset == 0, "a slice has its children's bits elsewhere"
+    # `view` refuses nulls in fields that must not be null.
+    return pa.Array.from_buffers(kind, len(column), own, children=fields)
 
 
 def check_layout(column: pa.Array[Any]) -> None:

@@ -21,7 +21,7 @@ from raftlog.records.arrow_types import arrow_schema, schema_of
 from raftlog.records.batch_codec import COMPRESSIONS, decode_batch, encode_batch
 from raftlog.wire.arrow_message import BATCH_DECODED_BYTES_MAX
 from raftlog.wire.batch import BatchHeader, ColumnChunk
-from tests.compaction.layouts import digest_of
+from tests.compaction.layouts import NESTED_VARIANTS, digest_of, with_null_fields
 from tests.records.strategies import SCHEMAS, batches_of
 from tests.wire import bombs
 from tests.wire.bombs import arrow_memory
@@ -103,6 +103,15 @@ def test_borders_and_compressions_of_the_batches_make_no_difference(data: st.Dat
         (merged,) = merge([logged(part, schema, compression) for part in parts], schema)
         digests.add(merged.digest)
     assert len(digests) == 1
+
+
+@pytest.mark.parametrize("kind", NESTED_VARIANTS)
+def test_batches_with_nulls_below_null_structs_become_one(kind: str) -> None:
+    schema = schema_of(f"c {kind}")
+    (field,) = logical = arrow_schema(schema)
+    part = pa.RecordBatch.from_arrays([with_null_fields(field.type)], schema=logical)
+    (merged,) = merge([logged(part, schema)] * 3, schema)
+    assert decoded(merged, schema).to_pylist() == 3 * part.to_pylist()
 
 
 def test_a_merged_batch_is_compressed_and_has_bounds() -> None:

@@ -16,6 +16,7 @@ from raftlog.errors import DataLoss, InvalidOption
 from raftlog.records.arrow_types import arrow_schema, schema_from_arrow, schema_of
 from raftlog.records.batch_codec import COMPRESSIONS, decode_batch, encode_batch
 from raftlog.wire.batch import BatchHeader, ColumnChunk
+from tests.compaction.layouts import NESTED_VARIANTS, with_null_fields
 from tests.records.strategies import batches
 
 SCHEMA = schema_of("id BIGINT NOT NULL, name STRING, at TIMESTAMP")
@@ -45,6 +46,16 @@ def test_a_batch_of_any_types_comes_back_as_it_was(given_batch, compression: str
     found.validate(full=True)
     assert found.schema == batch.schema
     assert found.equals(batch)
+
+
+@pytest.mark.parametrize("kind", NESTED_VARIANTS)
+def test_fields_of_a_null_struct_may_be_null_though_their_type_forbids_it(kind: str):
+    schema = schema_of(f"c {kind}")
+    (field,) = logical = arrow_schema(schema)
+    batch = pa.RecordBatch.from_arrays([with_null_fields(field.type)], schema=logical)
+    encoded = encode_batch(batch, schema, "none")
+    found = decode_batch(encoded.header, encoded.body, schema, ["c"])
+    assert found.to_pylist() == batch.to_pylist()
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
