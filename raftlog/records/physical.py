@@ -77,7 +77,8 @@ def to_logical(column: Any, kind: pa.DataType) -> pa.Array[Any]:
         entries = pa.struct([kind.key_field, kind.item_field])
         fields, own = [to_logical(column.values, entries)], column.buffers()[:2]
     else:
-        return column.view(kind)
+        viewed: pa.Array[Any] = column.view(kind)
+        return viewed
     assert column.offset == 0, "a slice has its children's bits elsewhere"
     # `view` refuses nulls in fields that must not be null.
     return pa.Array.from_buffers(kind, len(column), own, children=fields)
