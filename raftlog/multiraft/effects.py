@@ -323,7 +323,7 @@ class Effects(Protocol):
         """Let the messages leave, in this order; they may be lost."""
 
     def queued_bytes(self, peer: NodeId) -> int:
-        """Bytes of append requests that were given to `send` and have not left yet."""
+        """Bytes of entries and images that were given to `send` and have not left yet."""
 
     def follow_nodes(self, nodes: Mapping[NodeId, str]) -> None:
         """These are the cluster's nodes from now on, by id their addresses: there must be a way to

@@ -136,7 +136,7 @@ class PeerLink:
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes of append requests that wait for the stream."""
+        """Bytes of bulk messages that wait for the stream."""
         return self._outbox.bulk_bytes
 
     def _drop(self) -> None:

@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
-from raftlog.core.messages import AppendRequest, Heartbeat, PeerMessage
+from dataclasses import fields
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from raftlog.core.messages import (
+    PULL_ROWS_MAX,
+    AppendRequest,
+    Heartbeat,
+    ImageManifest,
+    PeerMessage,
+    PullDone,
+    PulledEntries,
+    PullRequest,
+    PullRow,
+)
 from raftlog.core.types import Entry, EntryKind, GroupId, LogIndex, NodeId, Payload, Term
-from raftlog.transport.outbox import CONTROL_BYTES_MAX, FRAME_BYTES_MAX, MESSAGE_BYTES, Outbox
+from raftlog.transport.outbox import (
+    CONTROL_BYTES_MAX,
+    FRAME_BYTES_MAX,
+    MESSAGE_BYTES,
+    Outbox,
+    message_bytes,
+)
 from raftlog.wire.codec import decode_peer_messages, encode_peer_messages
 from raftlog.wire.codec_peers import FRAME_MESSAGES_MAX
 
@@ -37,6 +58,33 @@ def heartbeat(group: int) -> Heartbeat:
         read_round=0,
         quiesce_round=0,
     )
+
+
+def pulled(group: int, body_bytes: int = MIB) -> PulledEntries:
+    return PulledEntries(
+        group=GroupId(group),
+        sender=NodeId(1),
+        to=NodeId(2),
+        term=Term(1),
+        leader=NodeId(1),
+        held=True,
+        base_index=LogIndex(0),
+        commit_index=LogIndex(1),
+        prev_index=LogIndex(0),
+        prev_term=Term(0),
+        entries=request(group, 0, body_bytes).entries,
+    )
+
+
+def manifest(group: int) -> ImageManifest:
+    text = bytes(MIB)
+    return ImageManifest(
+        group=GroupId(group), sender=NodeId(1), to=NodeId(2), text=text, snapshot_bytes=0
+    )
+
+
+def done(number: int) -> PullDone:
+    return PullDone(sender=NodeId(1), to=NodeId(2), number=number, more=False)
 
 
 def frames(outbox: Outbox) -> list[list[PeerMessage]]:
@@ -101,3 +149,66 @@ def test_a_frame_of_the_smallest_messages_is_one_that_a_peer_takes() -> None:
     frame = outbox.take_frame()
     assert len(frame) == FRAME_MESSAGES_MAX
     assert decode_peer_messages(encode_peer_messages(frame)) == frame
+
+
+def filled(kind: type, count: int) -> Any:
+    """A message with `count` bytes, or as many rows, in each field that has no fixed length.
+
+    A field of a type that is not listed here is a KeyError: its length must be counted, too.
+    """
+    row = PullRow(
+        group=GroupId(1), index=LogIndex(1), term=Term(1), leader_term=Term(1), leader=NodeId(1)
+    )
+    entries = [entry for index in range(count) for entry in request(1, index + 1, count).entries]
+    values = {
+        int: 1,
+        bool: True,
+        str: "x" * count,
+        bytes: b"x" * count,
+        Payload: Payload(b"x" * count, b"x" * count),
+        tuple[Entry, ...]: tuple(entries),
+        tuple[PullRow, ...]: (row,) * count,
+    }
+    hints = get_type_hints(kind)
+    types = {each.name: hints[each.name] for each in fields(kind)}
+    return kind(
+        **{name: values[getattr(each, "__supertype__", each)] for name, each in types.items()}
+    )
+
+
+@pytest.mark.parametrize("kind", get_args(PeerMessage), ids=lambda kind: kind.__name__)
+def test_all_that_a_message_carries_counts(kind: type) -> None:
+    small, large = filled(kind, 0), filled(kind, 500)
+    grown = len(encode_peer_messages([large])) - len(encode_peer_messages([small]))
+    assert message_bytes(small) == MESSAGE_BYTES
+    assert message_bytes(large) >= grown
+
+
+@pytest.mark.parametrize("bulk", [pulled, manifest], ids=["pulled entries", "manifests"])
+def test_answers_with_bulk_are_bounded_as_bulk_and_close_a_frame(bulk: Any) -> None:
+    outbox = Outbox(4 * MIB)
+    taken = [outbox.put(bulk(group)) for group in range(8)]
+    assert taken == [True] * 3 + [False] * 5
+    assert outbox.bulk_bytes == sum(message_bytes(bulk(group)) for group in range(3))
+    assert outbox.put(heartbeat(8))
+    assert [len(frame) for frame in frames(outbox)] == [2, 1, 1], "a frame ends after a MiB"
+    assert outbox.bulk_bytes == 0
+
+
+def test_the_end_of_an_answer_to_a_pull_overtakes_none_of_its_entries() -> None:
+    outbox = Outbox(64 * MIB)
+    answers = [pulled(7), pulled(8), pulled(7), pulled(9, body_bytes=0), done(1), pulled(7)]
+    for message in answers:
+        assert outbox.put(message)
+    assert outbox.put(request(8, 0))
+    sent = [message for frame in frames(outbox) for message in frame]
+    assert [message for message in sent if message != request(8, 0)] == answers
+
+
+def test_rows_of_pulls_fill_the_bound_of_control_messages() -> None:
+    outbox = Outbox(bulk_bytes_max=MIB)
+    pull = filled(PullRequest, PULL_ROWS_MAX)
+    taken = [outbox.put(pull) for _ in range(CONTROL_BYTES_MAX // message_bytes(pull) + 1)]
+    assert taken == [True] * (len(taken) - 1) + [False]
+    assert message_bytes(pull) * len(outbox.take_frame()) < FRAME_BYTES_MAX + message_bytes(pull)
+    assert outbox.put(pull), "what has left makes room"
