@@ -29,7 +29,7 @@ from raftlog.comparison import (
 )
 from raftlog.core import validity
 from raftlog.core.log_view import LogView
-from raftlog.core.membership import Memberships
+from raftlog.core.membership import Memberships, decode_membership
 from raftlog.core.messages import (
     AppendReply,
     AppendRequest,
@@ -50,6 +50,7 @@ from raftlog.core.timer import Random
 from raftlog.core.types import (
     NO_INDEX,
     NOBODY,
+    Entry,
     EntryKind,
     GroupId,
     HardState,
@@ -180,18 +181,8 @@ def check_commands(message: AppendRequest | PulledEntries, kinds: frozenset[type
     is applied is decoded again (3 us) from the bytes that the log holds.
     """
     for entry in message.entries:
-        if entry.kind is EntryKind.COMMAND:
-            try:
-                command = decode_command(entry.payload.command)
-                if type(command) not in kinds:
-                    raise MalformedRequest(call="command", what=f"a {type(command).__name__}")
-                if isinstance(command, Rules):
-                    known_rules(command.version, group=message.group, index=entry.index)
-                continue
-            except MalformedRequest as error:
-                what = error.what
-            except LogFromNewerVersion as error:
-                what = error.found
+        what = _unreadable(entry, kinds, message.group)
+        if what is not None:
             raise PeerProtocolViolation(
                 group=message.group,
                 peer=message.sender,
@@ -199,6 +190,23 @@ def check_commands(message: AppendRequest | PulledEntries, kinds: frozenset[type
                 problem=f"entry {entry.index} comes from a newer version, which this node needs "
                 f"too, or from none: {what}",
             )
+
+
+def _unreadable(entry: Entry, kinds: frozenset[type], group: GroupId) -> str | None:
+    """What in the entry's command this program cannot read; None: it can."""
+    if entry.kind is not EntryKind.COMMAND:
+        return None
+    try:
+        command = decode_command(entry.payload.command)
+        if type(command) not in kinds:
+            return f"a {type(command).__name__}"
+        if isinstance(command, Rules):
+            known_rules(command.version, group=group, index=entry.index)
+        return None
+    except MalformedRequest as error:
+        return error.what
+    except LogFromNewerVersion as error:
+        return error.found
 
 
 class _Held(NamedTuple):
@@ -320,6 +328,16 @@ class Replica:
         """As `Raft.observe`."""
         check_commands(pulled, self.machine.commands)
         self.raft.observe(pulled, term_max=term_max)
+
+    def can_read(self, entry: Entry) -> bool:
+        """Can this program read the entry? A peer gave it for a damaged one, whose checksums it
+        has; but these can be forged, and the replica would stop at the entry."""
+        if entry.kind is EntryKind.CONFIGURATION:
+            try:
+                decode_membership(entry.payload.command)
+            except ValueError:
+                return False
+        return _unreadable(entry, self.machine.commands, self.group) is None
 
     @property
     def diverged(self) -> bool:

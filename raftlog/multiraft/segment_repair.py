@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from raftlog.checksum import crc32c
 from raftlog.core.messages import EntryReply, EntryRequest
-from raftlog.core.types import EMPTY_PAYLOAD, LogIndex, NodeId, Payload
+from raftlog.core.types import EMPTY_PAYLOAD, Entry, LogIndex, NodeId, Payload
 from raftlog.errors import CorruptFile, DiskFull
 from raftlog.multiraft.catch_up_budget import CatchUpBudget
 from raftlog.multiraft.disk import NodeDisk
@@ -148,48 +148,41 @@ class SegmentRepairs:
             self._end(mend, Mended(whole=True))
         else:
             mend.wanted.extend(found.missing)
+            mend.peers.extend(mend.local.others)
+            mend.asking = True
             self._ask(mend)
 
     def _ask(self, mend: _Mend) -> None:
-        """Ask for the next entry, or go on to write."""
+        """Ask the next peer for the first entry that is wanted, or go on to write if none is left
+        that the log still has and a peer may give."""
         log = mend.local.replica.log
-        while mend.wanted and not log.base_index < mend.wanted[0] <= log.durable_index:
-            mend.wanted.popleft()
-        mend.asking = bool(mend.wanted)
-        if not mend.wanted:
-            mend.to_write = True
-            self._write(mend)
-            return
-        mend.peers = deque(mend.local.others)
-        self._send(mend)
-
-    def _send(self, mend: _Mend) -> None:
-        log = mend.local.replica.log
-        if not log.base_index < mend.wanted[0] <= log.durable_index:
-            self._ask(mend)  # the log has lost the entry since a peer was asked first
-            return
-        mend.waited_ticks = 0
-        if not mend.peers:
-            mend.wanted.popleft()
-            self._ask(mend)
-            return
-        index = mend.wanted[0]
-        request = EntryRequest(
-            group=mend.local.group,
-            sender=self._node,
-            to=mend.peers[0],
-            index=index,
-            term=log.term_at(index),
-        )
-        self._effects.send(request.to, [request])
+        while mend.wanted:
+            index = mend.wanted[0]
+            if mend.peers and log.base_index < index <= log.durable_index:
+                mend.waited_ticks = 0
+                request = EntryRequest(
+                    group=mend.local.group,
+                    sender=self._node,
+                    to=mend.peers[0],
+                    index=index,
+                    term=log.term_at(index),
+                )
+                self._effects.send(request.to, [request])
+                return
+            _go_on(mend)
+        mend.asking = False
+        mend.to_write = True
+        self._write(mend)
 
     def _ask_next_peer(self, mend: _Mend) -> None:
         mend.peers.popleft()
-        self._send(mend)
+        self._ask(mend)
 
     def entry_came(self, local: LocalReplica, reply: EntryReply) -> None:
         """A peer's answer. One that is damaged on the way is as if it were lost. An entry of
-        another length than the log's is not kept: it could fill the memory."""
+        another length than the log's is not kept: it could fill the memory. Nor is one that this
+        program cannot read: its checksums may be forged, and the node would end when it applies
+        the entry, again at each start."""
         mend = self._running
         if mend is None or mend.local is not local or not mend.asking or self._stopped:
             return
@@ -203,8 +196,13 @@ class SegmentRepairs:
             mend.dropped = mend.dropped or reply.dropped
             self._ask_next_peer(mend)
         elif is_whole(reply):
+            entry = Entry(index, reply.term, log.kind_at(index), reply.payload)
+            if not local.replica.can_read(entry):
+                mend.answered = False
+                self._ask_next_peer(mend)
+                return
             mend.given[index] = reply.payload
-            mend.wanted.popleft()
+            _go_on(mend)
             self._ask(mend)
 
     def _write(self, mend: _Mend) -> None:
@@ -288,6 +286,12 @@ class SegmentRepairs:
             self._released(local)
 
         self._effects.run_read(read, ran)
+
+
+def _go_on(mend: _Mend) -> None:
+    """The next entry is asked for from now on, of each peer again."""
+    mend.wanted.popleft()
+    mend.peers = deque(mend.local.others)
 
 
 def is_whole(reply: EntryReply) -> bool:

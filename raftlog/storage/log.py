@@ -246,6 +246,10 @@ class GroupLog:
         """The term of an entry in [base_index, last_index]; index 0 has term 0."""
         return self._table.term_at(index)
 
+    def kind_at(self, index: int) -> EntryKind:
+        """The kind of an entry after the base."""
+        return self._table.kind_at(index)
+
     def terms(self) -> list[tuple[LogIndex, Term]]:
         """Each term with its first index in this log, ascending."""
         return self._table.terms()
@@ -442,8 +446,7 @@ class GroupLog:
     def command(self, index: int) -> tuple[Term, EntryKind, bytes]:
         """The entry without its body, which is not read. The CRC of the command is checked."""
         self._require(index)
-        payload = self._in_memory(index)
-        if payload is not None:
+        if (payload := self._in_memory(index)) is not None:
             command = payload.command
         else:
             command = read_command(self._opened_for(index), self._frame_of(index))

@@ -51,6 +51,8 @@ from tests.storage.memory import MemoryFileSystem
 
 SCHEMA = Schema(version=1, fields=(Field(id=1, name="number", type="bigint", nullable=True),))
 
+NOOP = (EntryKind.NOOP, Payload(b"command", b"body" * 20))
+
 
 def topic(number: int) -> TopicInfo:
     return TopicInfo(
@@ -69,9 +71,10 @@ def disk_of_two_topics(
     logged_by_controller: Sequence[Command] = (),
     voters: tuple[NodeId, ...] = NODES,
     promised: int = 1,
+    logged: Sequence[tuple[EntryKind, Payload]] = (NOOP, NOOP, NOOP),
 ) -> MemoryFileSystem:
-    """A node's folder with topics 1 and 2, three entries of term 1 in each log. The node has voted
-    in the term `promised`."""
+    """A node's folder with topics 1 and 2, the entries `logged` of term 1 in each log. The node has
+    voted in the term `promised`."""
     disk = MemoryFileSystem(Random(1))
     folder = DataFolder.open(disk, cluster_id="c", node=NodeId(1), new_store_uuid="store-1")
     store = GroupStore(
@@ -99,8 +102,8 @@ def disk_of_two_topics(
         log = store.make_group(replace(topic(number), voters=voters)).log
         log.append(
             [
-                Entry(LogIndex(index), Term(1), EntryKind.NOOP, Payload(b"command", b"body" * 20))
-                for index in (1, 2, 3)
+                Entry(LogIndex(index), Term(1), kind, payload)
+                for index, (kind, payload) in enumerate(logged, 1)
             ]
         )
         log.close()

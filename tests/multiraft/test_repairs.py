@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
+import pytest
+
 from raftlog.checksum import crc32c
+from raftlog.core.membership import Membership, encode_membership
 from raftlog.core.messages import EntryReply, EntryRequest
-from raftlog.core.types import EMPTY_PAYLOAD, GroupId, LogIndex, Payload
+from raftlog.core.types import EMPTY_PAYLOAD, EntryKind, GroupId, LogIndex, NodeId, Payload
 from raftlog.errors import CorruptFile
 from raftlog.image.damage import DamagedEntry, DamagedLog
+from raftlog.machines.commands import RemoveWriter
 from raftlog.multiraft.effects import DamageFound, DamageHealed, DamageNotHealable, GroupQuarantined
 from raftlog.multiraft.image_repair import Fetched
 from raftlog.storage.frames import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES
-from tests.multiraft.test_quarantine import SEGMENT, disk_of_two_topics, flip
-from tests.multiraft.test_refused_messages import follower
+from raftlog.wire.codec import encode_command
+from tests.multiraft.test_quarantine import NOOP, SEGMENT, disk_of_two_topics, flip
+from tests.multiraft.test_refused_messages import NODES, follower, started
 
 CAUSE = CorruptFile(file=SEGMENT, position=70, problem="a bit was flipped")
 
@@ -137,6 +143,72 @@ def test_a_repair_of_an_image_gives_up_no_entry_that_peers_are_asked_for() -> No
         multiraft.repairs._fetched(local, Fetched(done=False, damaged=frozenset()))
     assert not any(isinstance(event, DamageNotHealable) for event in driver.told)
     assert multiraft.repairs.counts(GroupId(1))[:3] == (1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sound"),
+    [
+        (EntryKind.COMMAND, encode_command(RemoveWriter(writer="w"), None)),
+        (EntryKind.CONFIGURATION, encode_membership(Membership(NODES)).command),
+    ],
+    ids=["command", "membership"],
+)
+def test_a_forged_entry_that_no_program_reads_is_not_kept_and_the_next_peer_is_asked(
+    kind: EntryKind, sound: bytes
+) -> None:
+    disk = disk_of_two_topics(logged=[(kind, Payload(sound, b""))])
+    forged = _with_crc(bytes(len(sound) - 4), crc32c(sound))
+    assert len(forged) == len(sound)
+    multiraft, driver = follower(disk)
+    local = multiraft.replicas[GroupId(1)]
+    flip(disk, SEGMENT, SEGMENT_HEADER_BYTES + FRAME_HEADER_BYTES)
+    multiraft.repairs.met(local, local.replica.log.damage_of(LogIndex(1), "its command is damaged"))
+    asked: list[EntryRequest] = []
+    for _ in range(20):
+        multiraft.tick()
+        driver.run()
+        sent, driver.sent = driver.sent, []
+        for each in sent:
+            if isinstance(each, EntryRequest):
+                asked.append(each)
+                given = forged if len(asked) == 1 else sound
+                multiraft.receive(each.to, [_with_it(each, Payload(given, b""))])
+                driver.run()
+    assert len({each.to for each in asked}) == len(asked) == 2
+    assert any(isinstance(event, DamageHealed) for event in driver.told)
+    assert local.replica.log.command(1) == (1, kind, sound)
+
+
+def test_a_node_alone_gives_up_any_number_of_damaged_entries() -> None:
+    count = sys.getrecursionlimit()
+    disk = disk_of_two_topics(voters=(NodeId(1),), logged=[NOOP] * count)
+    frame = FRAME_HEADER_BYTES + len(NOOP[1].command) + len(NOOP[1].body)
+    for number in range(count):
+        flip(disk, SEGMENT, SEGMENT_HEADER_BYTES + number * frame + FRAME_HEADER_BYTES)
+    multiraft, driver = started(disk)
+    local = multiraft.replicas[GroupId(1)]
+    multiraft.repairs.met(local, local.replica.log.damage_of(LogIndex(1), "its command is damaged"))
+    for _ in range(10):
+        multiraft.tick()
+        driver.run()
+    assert any(isinstance(event, DamageNotHealable) for event in driver.told)
+
+
+def _with_crc(prefix: bytes, wanted: int) -> bytes:
+    """`prefix` and four bytes, with the CRC-32C `wanted`. Each bit of the four bytes flips the same
+    bits of the CRC whatever the others are, so this solves linear equations."""
+    base = crc32c(prefix + bytes(4))
+    flips: dict[int, tuple[int, int]] = {}
+    for bit in range(32):
+        flipped, bits = crc32c(prefix + (1 << bit).to_bytes(4, "little")) ^ base, 1 << bit
+        while (highest := flipped.bit_length()) in flips:
+            flipped, bits = flipped ^ flips[highest][0], bits ^ flips[highest][1]
+        flips[highest] = flipped, bits
+    left, chosen = wanted ^ base, 0
+    while left:
+        flipped, bits = flips[left.bit_length()]
+        left, chosen = left ^ flipped, chosen ^ bits
+    return prefix + chosen.to_bytes(4, "little")
 
 
 def _with_it(request: EntryRequest, payload: Payload) -> EntryReply:
