@@ -42,8 +42,9 @@ from raftlog.wire.traced import CARRIED_MAX, TRACED_MAX, TracedEntry
 V = TypeVar("V", PeerHello, PeerWelcome)
 
 _CALL = "peer stream"
-_FRAME_BYTES_MAX = 512 * 1024 * 1024
-"""Twice the largest entry, and append request, that a setting allows."""
+FRAME_BYTES_MAX = 264 * 1024 * 1024
+"""The largest entry, and append request, that a setting allows, with all that an outbox puts before
+it into its frame."""
 FRAME_MESSAGES_MAX = 16384
 """No outbox puts more into a frame: it closes one that counts 1 MiB, and a message counts 64 bytes
 or more (`raftlog.transport.outbox`)."""
@@ -211,7 +212,7 @@ class PeerFrames:
     def __init__(self, sender: NodeId, to: NodeId) -> None:
         """All messages are from `sender` and to this node, `to`."""
         self._way = sender, to
-        self._assembly = Assembly(_FRAME_BYTES_MAX)
+        self._assembly = Assembly(FRAME_BYTES_MAX)
         self.traced: list[TracedEntry] = []
         """What is traced of the messages that came last, or come next."""
 

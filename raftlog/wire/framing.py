@@ -85,30 +85,28 @@ class Assembly:
 
     def __init__(self, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
-        self._pieces: list[bytes] = []
-        self._position = 0
+        self._frame = bytearray()
+        """Of the pieces so far. They are not kept as they come: each of a byte would take 40."""
         self._length = 0
 
     def add(self, message: bytes) -> bytes | None:
         """A whole frame; None: further pieces of it are to come. Raises `Unreadable`."""
         is_piece = message[:4] == _PIECE_VERSION.to_bytes(4, "little")
-        if not is_piece and not self._pieces:
+        if not is_piece and not self._frame:
             return message
         if not is_piece or len(message) <= _PIECE.size:
             raise Unreadable(f"a message of {len(message)} bytes where a piece is due")
         _, length, position = _PIECE.unpack_from(message)
         if length > self._frame_bytes_max:
             raise Unreadable(f"a frame of {length} bytes; {self._frame_bytes_max} are allowed")
-        if position != self._position or (self._pieces and length != self._length):
-            raise Unreadable(f"a piece at {position} of {length} follows {self._position}")
+        if position != len(self._frame) or (self._frame and length != self._length):
+            raise Unreadable(f"a piece at {position} of {length} follows {len(self._frame)}")
         self._length = length
-        self._pieces.append(message[_PIECE.size :])
-        self._position += len(self._pieces[-1])
-        if self._position < length:
+        self._frame += memoryview(message)[_PIECE.size :]
+        if len(self._frame) < length:
             return None
-        if self._position > length:
-            raise Unreadable(f"pieces of {self._position} bytes for a frame of {length}")
-        frame = b"".join(self._pieces)
-        self._pieces.clear()
-        self._position = 0
+        if len(self._frame) > length:
+            raise Unreadable(f"pieces of {len(self._frame)} bytes for a frame of {length}")
+        frame = bytes(self._frame)
+        self._frame.clear()
         return frame

@@ -7,6 +7,8 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
+from raftlog.config import ServerSettings
+from raftlog.config_raft import RaftSettings
 from raftlog.core.messages import (
     PULL_ROWS_MAX,
     AppendRequest,
@@ -21,12 +23,14 @@ from raftlog.core.messages import (
 from raftlog.core.types import Entry, EntryKind, GroupId, LogIndex, NodeId, Payload, Term
 from raftlog.transport.outbox import (
     CONTROL_BYTES_MAX,
+    ENTRY_BYTES,
     FRAME_BYTES_MAX,
     MESSAGE_BYTES,
     Outbox,
     message_bytes,
 )
 from raftlog.wire.codec import decode_peer_messages, encode_peer_messages
+from raftlog.wire.codec_peers import FRAME_BYTES_MAX as PEER_FRAME_BYTES_MAX
 from raftlog.wire.codec_peers import FRAME_MESSAGES_MAX
 
 MIB = 1024 * 1024
@@ -149,6 +153,20 @@ def test_a_frame_of_the_smallest_messages_is_one_that_a_peer_takes() -> None:
     frame = outbox.take_frame()
     assert len(frame) == FRAME_MESSAGES_MAX
     assert decode_peer_messages(encode_peer_messages(frame)) == frame
+
+
+def test_a_peer_takes_the_frame_of_an_outbox_that_ends_with_the_largest_request() -> None:
+    assert MIB == FRAME_BYTES_MAX, "what stands before the last message counts less"
+    _, entry_bytes = ServerSettings.bounds("entry_bytes_max")
+    _, append_bytes = RaftSettings.bounds("append_bytes_max")
+    _, entries = RaftSettings.bounds("append_entries_max")
+    assert entry_bytes
+    assert append_bytes
+    assert entries
+    numbers = len(encode_peer_messages([filled(AppendRequest, 500)])) - 500 * 500
+    assert numbers < 500 * 2 * ENTRY_BYTES
+    last = max(entry_bytes, append_bytes) + entries * 2 * ENTRY_BYTES
+    assert 4 * FRAME_BYTES_MAX + last <= PEER_FRAME_BYTES_MAX
 
 
 def filled(kind: type, count: int) -> Any:

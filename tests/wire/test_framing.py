@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,6 +63,18 @@ def test_a_frame_that_fits_is_not_touched():
     frame = join(b"header", bytes(100))
     assert next(pieces(frame, len(frame))) is frame
     assert Assembly(10).add(frame) is frame
+
+
+def test_pieces_of_a_byte_take_no_more_memory_than_the_frame():
+    assembly = Assembly(1 << 20)
+    tracemalloc.start()
+    try:
+        for position in range(20_000):
+            assembly.add(struct.pack("<IQQ", 2, 1 << 20, position) + b"x")
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 2 * 20_000
 
 
 def test_pieces_out_of_order_or_beyond_the_bound_are_unreadable():
