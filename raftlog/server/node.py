@@ -24,6 +24,7 @@ from raftlog.core.messages import PeerMessage
 from raftlog.core.ready import Role
 from raftlog.core.types import FORMAT_STAMP, NOBODY, GroupId, LogIndex, NodeId, Offset
 from raftlog.errors import (
+    AddressTaken,
     Forbidden,
     GroupUnknown,
     IdentityRefused,
@@ -345,6 +346,15 @@ class Node:
         """
         if local.raft.role is not Role.LEADER:
             raise self.not_leading(local)
+
+    def check_free(self, node: NodeId, address: str) -> None:
+        """Raises `AddressTaken` if another node than `node` listens at the address now. One that is
+        known by it, and cannot be reached there, may have moved: two may have changed places."""
+        for other, known in self.addresses.items():
+            if known == address and other != node:
+                link = self.links.get(other)
+                if other == self.node or (link is not None and link.connected):
+                    raise AddressTaken(address=address, node=other)
 
     def not_leading(self, local: LocalReplica) -> NotLeader:
         """The error of a call that this node cannot serve, with a hint of the leader."""

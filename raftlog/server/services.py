@@ -143,7 +143,8 @@ class Services:
         )
 
     async def register_node(self, call: calls.RegisterNodeCall) -> NodeRegistered:
-        """Bind a node id of this cluster to its store. Raises `IdentityRefused`, `NodeUnknown`."""
+        """Bind a node id of this cluster to its store. Raises `IdentityRefused`, `NodeUnknown`,
+        `AddressTaken`."""
         check_address("RegisterNode", call.address)
         if self._is_unknown(call.node):
             # It may have been added just now. Who does not lead, or leads since then, has not heard
@@ -153,6 +154,8 @@ class Services:
             raise errors.NodeUnknown(
                 node=call.node, known=", ".join(map(str, sorted(self._node.addresses)))
             )
+        self._node.check_leads(self._multiraft.replicas.of_controller)
+        self._node.check_free(call.node, call.address)
         outcome = await self._node.propose(
             self._multiraft.replicas.of_controller,
             RegisterNode(

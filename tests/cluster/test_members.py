@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.cli.cluster_folder import open_folder
+from raftlog.client.connection import Connection
 from raftlog.client.log_client import LogClient
 from raftlog.core.types import CONTROLLER_GROUP, NodeId
 from raftlog.errors import (
@@ -27,7 +29,7 @@ from raftlog.errors import (
     TooFewNodes,
 )
 from raftlog.placement import Move
-from raftlog.wire.calls import NodeView
+from raftlog.wire.calls import REGISTER_NODE, NodeView, RegisterNodeCall
 from tests.cluster.joining import Joined, grown
 from tests.cluster.load import ROWS, Load, rows_of
 from tests.cluster.waiting import groups_led
@@ -192,6 +194,15 @@ def test_what_would_do_harm_is_refused_and_changes_nothing(tmp_path: Path) -> No
         assert members.placements() == before
         assert members.add(4, cluster.address(4))
         assert not members.add(4, cluster.address(4)), "it was added before"
+        for node in (1, 2, 3):
+            taken = RegisterNodeCall(
+                node=NodeId(4), store_uuid="4" * 32, address=cluster.address(node), rules=1
+            )
+            with (
+                closing(Connection(client.settings)) as connection,
+                pytest.raises(AddressTaken, match=f"is node {node}'s"),
+            ):
+                connection.call_leader(CONTROLLER_GROUP, REGISTER_NODE, taken)
         with pytest.raises(ChangeUnfinished, match="has not been started") as late:
             members.wait_for(4, 0.5)
         assert "--timeout-s" in late.value.remedy
