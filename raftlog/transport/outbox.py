@@ -46,13 +46,18 @@ MESSAGE_BYTES = 64
 """What the numbers of a message count, and those of each row of a pull: about their size in a
 frame, so no setting."""
 
-ENTRY_BYTES = 16
-"""What an entry counts besides its payload: its term, kind and lengths. No setting, either."""
+ENTRY_BYTES = 256
+"""What an entry counts besides its payload: about what it takes in memory. In a frame it is less.
+No setting, either."""
 
 CONTROL_BYTES_MAX = 4 * 1024 * 1024
 """Control messages have a separate bound, so that a full bulk queue never drops a heartbeat. It has
 room for the heartbeats of 10,000 awake groups, with both hashes, three times over, so users need
 not set it."""
+
+BULK_MESSAGES_MAX = CONTROL_BYTES_MAX // MESSAGE_BYTES
+"""As many as control messages: a small one takes more in memory than it counts, and a full queue
+has room for a million of them."""
 
 _Bulk = AppendRequest | EntryReply | ImageChunk | ImageManifest | PullDone | PulledEntries
 """What may be large, and what must stay behind it."""
@@ -67,6 +72,7 @@ class Outbox:
         self._control_bytes = 0
         self._bulk: OrderedDict[GroupId | None, deque[_Bulk]] = OrderedDict()
         """By group; None: the answers to pulls."""
+        self._bulk_messages = 0
         self.bulk_bytes = 0
         """Bytes of the bulk messages in the queue."""
 
@@ -84,8 +90,11 @@ class Outbox:
             return True
         if self._bulk and self.bulk_bytes + size > self._bulk_bytes_max:
             return False
+        if self._bulk_messages >= BULK_MESSAGES_MAX:
+            return False
         queue = None if isinstance(message, PulledEntries | PullDone) else message.group
         self._bulk.setdefault(queue, deque()).append(message)
+        self._bulk_messages += 1
         self.bulk_bytes += size
         return True
 
@@ -107,6 +116,7 @@ class Outbox:
             frame.append(bulk)
             bulk_size = message_bytes(bulk)
             size += bulk_size
+            self._bulk_messages -= 1
             self.bulk_bytes -= bulk_size
         return frame
 
@@ -115,7 +125,7 @@ class Outbox:
         self._control.clear()
         self._control_bytes = 0
         self._bulk.clear()
-        self.bulk_bytes = 0
+        self._bulk_messages = self.bulk_bytes = 0
 
 
 def message_bytes(message: PeerMessage) -> int:

@@ -22,8 +22,8 @@ from raftlog.core.messages import (
 )
 from raftlog.core.types import Entry, EntryKind, GroupId, LogIndex, NodeId, Payload, Term
 from raftlog.transport.outbox import (
+    BULK_MESSAGES_MAX,
     CONTROL_BYTES_MAX,
-    ENTRY_BYTES,
     FRAME_BYTES_MAX,
     MESSAGE_BYTES,
     Outbox,
@@ -163,9 +163,9 @@ def test_a_peer_takes_the_frame_of_an_outbox_that_ends_with_the_largest_request(
     assert entry_bytes
     assert append_bytes
     assert entries
-    numbers = len(encode_peer_messages([filled(AppendRequest, 500)])) - 500 * 500
-    assert numbers < 500 * 2 * ENTRY_BYTES
-    last = max(entry_bytes, append_bytes) + entries * 2 * ENTRY_BYTES
+    small = len(encode_peer_messages([filled(AppendRequest, 500)])) - 500 * 500
+    numbers = entries * 4 * small // 500  # larger ones take up to four times as much
+    last = max(entry_bytes, append_bytes) + numbers
     assert 4 * FRAME_BYTES_MAX + last <= PEER_FRAME_BYTES_MAX
 
 
@@ -211,6 +211,17 @@ def test_answers_with_bulk_are_bounded_as_bulk_and_close_a_frame(bulk: Any) -> N
     assert outbox.put(heartbeat(8))
     assert [len(frame) for frame in frames(outbox)] == [2, 1, 1], "a frame ends after a MiB"
     assert outbox.bulk_bytes == 0
+
+
+def test_small_bulk_is_bounded_in_number() -> None:
+    outbox = Outbox(64 * MIB)
+    for _ in range(BULK_MESSAGES_MAX):
+        assert outbox.put(pulled(7, body_bytes=0))
+    assert not outbox.put(pulled(7, body_bytes=0))
+    outbox.take_frame()
+    assert outbox.put(pulled(7, body_bytes=0)), "what has left makes room"
+    outbox.clear()
+    assert all(outbox.put(pulled(7, body_bytes=0)) for _ in range(BULK_MESSAGES_MAX))
 
 
 def test_the_end_of_an_answer_to_a_pull_overtakes_none_of_its_entries() -> None:
