@@ -85,6 +85,7 @@
     |-- NodeRefused                 this process must not serve: `raftlog.errors.node`
     |-- CompactorKilled             a signal ended the compaction process: it is tried again
     |-- CompactorOutOfMemory        it has too little memory: it is tried again
+    |-- FileTooLarge                what it holds has grown beyond a bound: it is tried again
     `-- Internal                    a defect of ours
 
 An error is made only from keyword values, so the other side of the wire can build the same error:
@@ -143,6 +144,7 @@ from raftlog.errors.node import (
 from raftlog.errors.raftlog_error import (
     CompactorKilled,
     CompactorOutOfMemory,
+    FileTooLarge,
     Internal,
     RaftlogError,
     from_wire,
@@ -248,6 +250,7 @@ __all__ = [
     "EpochTooOld",
     "ExitCode",
     "ExtraMissing",
+    "FileTooLarge",
     "Forbidden",
     "FormatUnsupported",
     "GroupUnknown",

@@ -98,6 +98,21 @@ class CompactorOutOfMemory(RaftlogError):
     )
 
 
+@dataclass(kw_only=True, eq=False)
+class FileTooLarge(RaftlogError):
+    """A file of a node, such as a snapshot, would be larger than one may be. Nothing changed."""
+
+    file: str
+    size: int
+    limit: int
+
+    cause_text = "{file} would have {size} bytes; the limit is {limit}."
+    remedy_text = (
+        "Make the topic's state smaller: remove writers that are gone (raftlog writers list, "
+        "raftlog writers remove). The node tries again by itself."
+    )
+
+
 def from_wire(code: str, values: Mapping[str, str]) -> RaftlogError:
     """The typed error that `to_wire` described. An unknown code becomes `Internal`.
 

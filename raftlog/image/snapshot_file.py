@@ -28,7 +28,7 @@ def write_snapshot(
 ) -> None:
     """Write the snapshot into the group's folder; durable when this returns.
 
-    Raises `DiskFull` and `DiskFailed`.
+    Raises `FileTooLarge`, `DiskFull` and `DiskFailed`.
     """
     write_checked(fs, f"{folder}/{info.name}", _KIND, [_headline(group, info), state])
 

@@ -402,6 +402,20 @@ KvCommand = OpenSession | PutKey | DeleteKey | Rules | SnapshotPoint
 
 Command = TopicCommand | ControllerCommand | KvCommand
 
+GROWING: tuple[type, ...] = (
+    Append,
+    Stage,
+    CommitEpoch,
+    SetWriterOwner,
+    CreateTopic,
+    AlterTopic,
+    AlterSchema,
+    OpenSession,
+    PutKey,
+)
+"""What clients ask for and what adds to a state or to the records. What ends or removes something
+is not among them, and neither is what nodes say of themselves."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicInfo:

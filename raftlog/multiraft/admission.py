@@ -38,14 +38,17 @@ class Admission:
         """Its proposal was answered."""
         self._bytes -= payload.size
 
-    def check(self, local: LocalReplica, payload: Payload) -> None:
-        """Raises `DiskFull` or `Overloaded` if this must not be proposed now."""
+    def check(self, local: LocalReplica, payload: Payload, *, grows: bool) -> None:
+        """Raises `DiskFull` or `Overloaded` if this must not be proposed now. `grows`: it adds to
+        what the group holds, also without a body."""
         if self._bytes and self._bytes + payload.size > self._bytes_max:
             raise Overloaded(queue="server.request_bytes_max", limit=self._bytes_max)
         if payload.body:
             self.check_takes_more(local)
         elif (full := self._disk.full(local.group, has_body=False)) is not None:
             raise self.own(full)
+        elif grows:
+            self._check_backlog(local)
 
     def check_takes_more(self, local: LocalReplica) -> None:
         """Raises `DiskFull` or `Overloaded` if the group, led here, must not be given more now."""
@@ -54,6 +57,9 @@ class Admission:
         if hindering := self.full_disks.hindering(local.raft.membership):
             nodes = " and of ".join(f"node {node}" for node in hindering)
             raise DiskFull(file="more records", node=nodes)
+        self._check_backlog(local)
+
+    def _check_backlog(self, local: LocalReplica) -> None:
         if (overload := self._compactions.overload(local)) is not None:
             raise overload
 

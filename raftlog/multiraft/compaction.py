@@ -5,7 +5,7 @@ that is long ago, and when a trim left more to free than to keep. Every
 replica that applies it compacts: the job makes the files of a new image, the manifest is written,
 and only then the machine forgets the extents that are in history and the log drops its beginning.
 Points are compacted in order, and none is left out of which anything stays: replicas cut their
-history at the same places.
+history at the same places. Only damage and a state that is too large for a file are passed over.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NamedTuple
 from raftlog.comparison import Trust
 from raftlog.core.ready import Role
 from raftlog.core.types import GroupId, LogIndex, Payload
-from raftlog.errors import CorruptFile, DiskFull, Overloaded, RaftlogError
+from raftlog.errors import CorruptFile, DiskFull, FileTooLarge, Overloaded, RaftlogError
 from raftlog.image.job import CompactionJob, Reply
 from raftlog.image.manifest import SMALL_FILE_BYTES, Image
 from raftlog.machines.commands import SnapshotPoint
@@ -121,6 +121,8 @@ class Compactions:
         self._failed: dict[int, LocalReplica] = {}
         self._past_damage: set[LocalReplica] = set()
         """Replicas whose next point met damage at the last try, so that a later one is tried."""
+        self._too_large: set[LocalReplica] = set()
+        """Replicas whose state was larger at the last try than a snapshot may be."""
         self._abandoned = False
         """The group whose compaction is in flight is gone: do nothing of it."""
         self._adoptions: dict[LocalReplica, _Adoption] = {}
@@ -141,6 +143,7 @@ class Compactions:
         self._waiting.pop(local.group, None)
         self._failed.pop(local.group, None)
         self._past_damage.discard(local)
+        self._too_large.discard(local)
         self._adoptions.pop(local, None)
         self._pinned.pop(local, None)
         if local is self._running:
@@ -164,10 +167,11 @@ class Compactions:
         """Why the group, which leads here, must not be given more records: its compactions are so
         far behind that its log, and with it the replay after a restart, would grow without end."""
         since, limits = local.replica.since_point, self._limits
-        if len(local.replica.points) < _POINTS_BEHIND_MAX or (
-            since.entries < limits.backlog_max * limits.entries_max
-            and since.byte_count < limits.backlog_max * limits.bytes_max
-        ):
+        is_behind = len(local.replica.points) >= _POINTS_BEHIND_MAX and (
+            since.entries >= limits.backlog_max * limits.entries_max
+            or since.byte_count >= limits.backlog_max * limits.bytes_max
+        )
+        if not is_behind and local not in self._too_large:
             return None
         return Overloaded(
             queue="storage.compaction_backlog_max",
@@ -205,7 +209,8 @@ class Compactions:
                 continue
             is_old = self._ticks - local.point_seen_at >= self._limits.age_ticks
             gains = since.commands or self._shortens_log(local)
-            if gains and (is_old or self._frees_much(local)):
+            is_awaited = local in self._too_large
+            if gains and (is_old or is_awaited or self._frees_much(local)):
                 self._propose_point(local)
         if entries > self._limits.node_entries_max:
             for local in sorted(self._groups.values(), key=_entries_since_point, reverse=True):
@@ -285,6 +290,10 @@ class Compactions:
                 self._adopt(local, adoption)
                 return
         for group, local in self._waiting.items():
+            if local in self._too_large:
+                # The state may be smaller at a later point, and never is at those before.
+                while len(local.replica.points) > 1:
+                    local.replica.points.popleft()
             point = _next_point(local, past_damage=local in self._past_damage)
             if self._has_no_room_for(local, point) or local.mending:
                 continue
@@ -362,6 +371,8 @@ class Compactions:
                 )
             )
             self._failed[local.group] = local
+            if isinstance(reply, FileTooLarge):
+                self._too_large.add(local)
             if isinstance(reply, CorruptFile):
                 self._past_damage ^= {local}  # it may be healed by the time after the next
             self._end(local)
@@ -433,6 +444,7 @@ class Compactions:
         while points and points[0].index <= image.index:
             points.popleft()
         self._past_damage.discard(local)
+        self._too_large.discard(local)
         if not points:
             self._waiting.pop(local.group, None)
             self._failed.pop(local.group, None)

@@ -643,8 +643,11 @@ class MultiRaft:
 
     # ------------------------------------------------------------ proposals and reads
 
-    def propose(self, local: LocalReplica, payload: Payload, reply: WriteReply) -> None:
-        """Give a command its place in the log; reply with what applying it comes to.
+    def propose(
+        self, local: LocalReplica, payload: Payload, reply: WriteReply, *, grows: bool = False
+    ) -> None:
+        """Give a command its place in the log; reply with what applying it comes to. `grows`: it
+        adds to what the group holds.
 
         Raises `NotLeader`, `Overloaded`, `DiskFull`, `TopicRecreated`: nothing was written and
         `reply` is never called. It may be called with `NoQuorum`, `DiskFull` or `TopicRecreated`:
@@ -653,7 +656,7 @@ class MultiRaft:
         """
         self.replicas.check_here(local)
         if local.raft.role is Role.LEADER:
-            self.admission.check(local, payload)
+            self.admission.check(local, payload, grows=grows)
             self._awake.wake(local)
 
         def release(answer: Outcome | RaftlogError) -> None:

@@ -33,7 +33,7 @@ from raftlog.errors import (
     RaftlogError,
     TooLarge,
 )
-from raftlog.machines.commands import Command, ReportPlacement
+from raftlog.machines.commands import GROWING, Command, ReportPlacement
 from raftlog.machines.group_info import words_for
 from raftlog.machines.kv_commands import KeyValue
 from raftlog.machines.outcomes import Outcome, PlacementReported
@@ -429,7 +429,8 @@ class Node:
             else:
                 done.set_result(answer)
 
-        self._decided(lambda: self.multiraft.propose(local, payload, reply))
+        grows = isinstance(command, GROWING)
+        self._decided(lambda: self.multiraft.propose(local, payload, reply, grows=grows))
         self._effects.write_stages.proposed(local)
         return done
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from raftlog.checksum import crc32c
-from raftlog.errors import CorruptFile, FormatUnsupported
+from raftlog.errors import CorruptFile, FileTooLarge, FormatUnsupported
 from raftlog.storage.contract import File, FileSystem
 from raftlog.storage.frames import FORMAT_VERSION
 from raftlog.storage.unfinished import finish_file, unfinished_file
@@ -22,14 +22,14 @@ from raftlog.storage.write import NEW_FILE_ENDING
 TEXT = "text"
 """The kind of identity files, manifests and notes."""
 
-_BYTES_MAX = 1024**3
+BYTES_MAX = 1024**3
 """A longer file is damaged: no file of any kind comes near it. It bounds what is read; no
 setting."""
 
 _HEADLINE_BYTES_MAX = 80
 """No headline is longer: 20, 9, 8 and 10 characters vary. Part of the format; no setting."""
 
-FILE_BYTES_MAX = _BYTES_MAX + _HEADLINE_BYTES_MAX
+FILE_BYTES_MAX = BYTES_MAX + _HEADLINE_BYTES_MAX
 """Of a whole file, with its headline."""
 
 _HEADLINE = re.compile(rb"raftlog ([a-z]{1,20}) (\d{1,9}) crc ([0-9a-f]{8}) bytes (\d{1,10})\n")
@@ -38,10 +38,12 @@ _HEADLINE = re.compile(rb"raftlog ([a-z]{1,20}) (\d{1,9}) crc ([0-9a-f]{8}) byte
 def write_checked(fs: FileSystem, path: str, kind: str, parts: Sequence[bytes]) -> None:
     """Write `parts` as one file under its name atomically; durable when this returns.
 
-    Raises `DiskFull` (then the file is as it was, and it may be tried again) and `DiskFailed`.
+    Raises `FileTooLarge` and `DiskFull` (then the file is as it was, and it may be tried again),
+    and `DiskFailed`.
     """
     byte_count = sum(map(len, parts))
-    assert byte_count <= _BYTES_MAX, f"{path} would have {byte_count} bytes"
+    if byte_count > BYTES_MAX:
+        raise FileTooLarge(file=fs.location(path), size=byte_count, limit=BYTES_MAX)
     crc = 0
     for part in parts:
         crc = crc32c(part, crc)
@@ -97,7 +99,7 @@ def read_headline(file: File, kind: str) -> Headline:
             file=file.path, position=0, problem=f"it does not begin as a {kind} file of ours"
         )
     headline = Headline(int(found[2]), int(found[3], 16), found.end(), int(found[4]))
-    if size != headline.begin + headline.length or headline.length > _BYTES_MAX:
+    if size != headline.begin + headline.length or headline.length > BYTES_MAX:
         problem = f"it has {size} bytes, and {headline.begin + headline.length} were written"
         raise CorruptFile(file=file.path, position=headline.begin, problem=problem)
     return headline

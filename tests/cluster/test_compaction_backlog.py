@@ -11,6 +11,7 @@ import pytest
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.errors import DeadlineExceeded
+from raftlog.machines.commands import EpochKey
 from tests.cluster.test_compaction_kills import compaction_process
 
 SETTINGS = ("storage.snapshot_entries=8", "storage.compaction_backlog_max=2")
@@ -54,6 +55,10 @@ def test_records_are_refused_while_a_compaction_is_far_behind_and_taken_after_it
             assert "storage.compaction_backlog_max" in str(refused)
             assert written < 12 + ENTRIES_MAX
             assert client.read_high_water_mark("t").high_water_mark > 12, "reads go on"
+            epoch = EpochKey(writer="w", query_id="q", run="r", epoch=0, streaming=False)
+            with pytest.raises(DeadlineExceeded, match="is behind"):
+                hasty.commit_epoch("t", epoch, (), create_writer=True)
+            assert client.abort_epoch("t", epoch) == 0, "what ends something is taken"
             client.trim("t", before=3)
         finally:
             os.kill(process, signal.SIGCONT)

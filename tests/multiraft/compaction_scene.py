@@ -13,7 +13,15 @@ from raftlog.core.types import GroupId, HardState, NodeId, Offset, Payload, Term
 from raftlog.errors import CorruptFile, DiskFull, Overloaded
 from raftlog.image.job import CompactionJob, Reply
 from raftlog.image.manifest import SMALL_FILE_BYTES
-from raftlog.machines.commands import Append, BatchSummary, CommitEpoch, Stage, TopicInfo, Trim
+from raftlog.machines.commands import (
+    Append,
+    BatchSummary,
+    CommitEpoch,
+    Stage,
+    TopicCommand,
+    TopicInfo,
+    Trim,
+)
 from raftlog.machines.group_info import CreatedInfo
 from raftlog.machines.kv_commands import KeyValue
 from raftlog.multiraft.compaction import CompactionLimits, Compactions
@@ -42,6 +50,18 @@ EVERY = 5
 """Entries between two snapshot points."""
 BACKLOG = 3
 """So many times as many may wait for a compaction that is behind."""
+
+
+EMPTY_EPOCH = CommitEpoch(
+    key=key(0),
+    attempts=(),
+    schema_version=1,
+    timestamp_us=0,
+    keep_on_mismatch=False,
+    create_writer=True,
+    transient_writer=False,
+    plan="",
+)
 
 
 class Driver(DiskDriver):
@@ -244,28 +264,17 @@ class Scene:
         )
         local.raft.propose([Payload(encode_command(stage, batch.header), batch.body)])
         self.settle(local)
-        return CommitEpoch(
-            key=epoch,
-            attempts=(reference("a", [summary]),),
-            schema_version=1,
-            timestamp_us=0,
-            keep_on_mismatch=False,
-            create_writer=True,
-            transient_writer=False,
-            plan="",
-        )
+        return replace(EMPTY_EPOCH, key=epoch, attempts=(reference("a", [summary]),))
 
-    def commit(self, epoch: CommitEpoch) -> None:
-        """Make a stage of the first topic visible."""
+    def apply(self, command: TopicCommand) -> None:
+        """Apply a command without a body to the first topic."""
         local = self.topics[GroupId(1)]
-        local.raft.propose([Payload(encode_command(epoch, None), b"")])
+        local.raft.propose([Payload(encode_command(command, None), b"")])
         self.settle(local)
 
     def trim(self, before: int) -> None:
         """Trim the first topic."""
-        local = self.topics[GroupId(1)]
-        local.raft.propose([Payload(encode_command(Trim(offset=Offset(before)), None), b"")])
-        self.settle(local)
+        self.apply(Trim(offset=Offset(before)))
 
     def fill_disk(self) -> None:
         """Let a write find no room, so that the reserve is in use."""

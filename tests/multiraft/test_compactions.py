@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from raftlog.compaction.compact import compact
+from raftlog.compaction.worker import reply_to
 from raftlog.core.types import (
     CONTROLLER_GROUP,
     NO_INDEX,
@@ -19,15 +20,18 @@ from raftlog.core.types import (
     Term,
 )
 from raftlog.errors import CorruptFile, DiskFull, Internal, Overloaded
+from raftlog.image.job import encode_job
 from raftlog.image.manifest import MANIFEST_COPIES, Image, read_image
-from raftlog.machines.commands import RegisterNode, Rules, SnapshotPoint
+from raftlog.machines.commands import RegisterNode, RemoveWriter, Rules, SnapshotPoint
 from raftlog.machines.group_info import CONTROLLER
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.multiraft.effects import CompactionFailed, DamagePassedOver
 from raftlog.replica import PointReached
+from raftlog.storage import checked_file
 from raftlog.storage.limits import SEALED_BYTES_MIN
 from raftlog.wire.codec import encode_command
-from tests.multiraft.compaction_scene import BACKLOG, EVERY, Scene
+from tests.machines.scenes import key
+from tests.multiraft.compaction_scene import BACKLOG, EMPTY_EPOCH, EVERY, Scene
 
 RETRY_TICKS = 100
 AGE_TICKS = 10
@@ -503,6 +507,37 @@ def test_past_damage_no_point_is_left_out_of_which_anything_stays() -> None:
         histories.append((image.index, [(each.start, each.digest) for each in image.history]))
     assert len(histories[0][1]) > 1
     assert histories[0] == histories[1]
+
+
+def test_a_state_too_large_for_a_file_is_passed_over_once_it_is_small_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+    local = scene.topics[GroupId(1)]
+    monkeypatch.setattr(checked_file, "BYTES_MAX", 8 * 1024)
+
+    def compact_what_can_be() -> None:
+        while scene.driver.jobs or scene.driver.asked:
+            if scene.driver.jobs:
+                job, done = scene.driver.jobs.pop(0)
+                done(reply_to(scene.fs, encode_job(job), 1.0))
+            scene.driver.run()
+
+    writers = [str(number).ljust(1000, "w") for number in range(3 * EVERY)]
+    for writer in writers:
+        scene.apply(replace(EMPTY_EPOCH, key=key(0, writer=writer)))
+    compact_what_can_be()
+    (failed,) = scene.driver.told
+    assert isinstance(failed, CompactionFailed)
+    assert "the limit is 8192" in failed.cause
+    assert scene.compactions.overload(local) is not None, "no more is taken"
+    assert len(local.replica.points) > 1
+    for writer in writers[1:]:
+        scene.apply(RemoveWriter(writer=writer))
+        scene.tick(RETRY_TICKS)
+        compact_what_can_be()
+    assert scene.compactions.overload(local) is None
+    assert local.image.manifest.index == scene.points()[-1]
 
 
 def test_a_file_that_somebody_removed_meanwhile_is_not_missed_when_its_turn_comes() -> None:

@@ -38,7 +38,7 @@ def compacted() -> tuple[MemoryFileSystem, str, list[int]]:
     epoch = scene.stage(STAGED)
     scene.write(4 * EVERY)
     scene.compact_all()
-    scene.commit(epoch)
+    scene.apply(epoch)
     expected = [*range(4 * EVERY), *STAGED]
     assert scene.offsets() == expected
     local = scene.topics[1]
