@@ -107,45 +107,92 @@ class ByAge(Generic[KeyT]):
             yield key, active_us
 
 
+class _Share(Generic[KeyT]):
+    """What one owner has."""
+
+    __slots__ = ("byte_count", "keys")
+
+    def __init__(self) -> None:
+        self.byte_count = 0
+        self.keys: OrderedDict[KeyT, int] = OrderedDict()
+        """Each with the number of its last touch: the longest silent first."""
+
+
 class Shares(Generic[KeyT]):
-    """The keys of a table by owner, so that the owner with the most makes room for the others.
+    """The keys of a table and their bytes by owner, so that the owner with the most makes room for
+    the others. All but `first_to_go` is O(1).
 
     Each owner's keys are ordered by their last activity, like all of them in the `ByAge` beside it:
     a key must be touched and dropped in both.
     """
 
-    __slots__ = ("_keys", "_owners", "_touches")
+    __slots__ = ("_keys", "_shares", "_touches", "byte_count")
 
     def __init__(self) -> None:
-        self._owners: dict[KeyT, str] = {}
-        self._keys: dict[str, OrderedDict[KeyT, int]] = {}
-        """By owner, its keys, each with the number of its last touch: the longest silent first."""
+        self._keys: dict[KeyT, tuple[str, int]] = {}
+        """The owner and the bytes of each."""
+        self._shares: dict[str, _Share[KeyT]] = {}
         self._touches = 0
+        self.byte_count = 0
+        """Of all keys."""
 
-    def touch(self, key: KeyT, owner: str) -> None:
-        """Record that `key` was active, and that it belongs to `owner` from now on."""
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __contains__(self, key: KeyT) -> bool:
+        return key in self._keys
+
+    def touch(self, key: KeyT, owner: str, byte_count: int) -> None:
+        """Record that `key` was active, and that it belongs to `owner` and has so many bytes from
+        now on."""
         self.drop(key)
         self._touches += 1
-        owner = self._owners[key] = intern(owner)
-        self._keys.setdefault(owner, OrderedDict())[key] = self._touches
+        owner = intern(owner)
+        self._keys[key] = owner, byte_count
+        share = self._shares.setdefault(owner, _Share())
+        share.keys[key] = self._touches
+        share.byte_count += byte_count
+        self.byte_count += byte_count
 
     def drop(self, key: KeyT) -> None:
         """Forget the key; does nothing if it is not in the table."""
-        owner = self._owners.pop(key, None)
-        if owner is not None:
-            del self._keys[owner][key]
-            if not self._keys[owner]:
-                del self._keys[owner]
+        if key not in self._keys:
+            return
+        owner, byte_count = self._keys.pop(key)
+        share = self._shares[owner]
+        del share.keys[key]
+        share.byte_count -= byte_count
+        self.byte_count -= byte_count
+        assert share.byte_count >= 0
+        if not share.keys:
+            del self._shares[owner]
 
     def owner(self, key: KeyT) -> str:
         """The key's owner. The key must be in the table."""
-        return self._owners[key]
+        return self._keys[key][0]
 
-    def first_to_go(self) -> KeyT:
-        """The longest silent key of the owner with the most keys, or of all owners with as many.
-        The table must not be empty. O(owners)."""
-        most = max(map(len, self._keys.values()))
-        oldest = (next(iter(keys.items())) for keys in self._keys.values() if len(keys) == most)
+    def share_of(self, owner: str) -> tuple[int, int]:
+        """How many keys the owner has, and their bytes."""
+        share = self._shares.get(owner)
+        return (len(share.keys), share.byte_count) if share is not None else (0, 0)
+
+    def first_to_go(self, keys_max: int, bytes_max: int) -> KeyT | None:
+        """The key that has to make room; None if there are neither too many nor too many bytes.
+
+        It is the longest silent one of the owner with the most keys, or else with the most bytes,
+        or of all owners with as many. O(owners)."""
+        if len(self._keys) > keys_max:
+            sizes = {owner: len(share.keys) for owner, share in self._shares.items()}
+        elif self.byte_count > bytes_max:
+            sizes = {owner: share.byte_count for owner, share in self._shares.items()}
+        else:
+            return None
+        most = max(sizes.values())
+        oldest = (
+            next(iter(self._shares[owner].keys.items()))
+            for owner, size in sizes.items()
+            if size == most
+        )
         return min(oldest, key=itemgetter(1))[0]
 
 

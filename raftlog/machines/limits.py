@@ -70,12 +70,36 @@ NAMES_COMPARED_MAX = 1000
 """How many names are searched for the nearest one: a refusal must not block the apply loop."""
 
 
+WRITER_BYTES_MIN = 2048
+"""What a writer row counts at least. Ordinary texts need less, so a row that exists can go on even
+where there is no room for more."""
+
+WRITER_NUMBERS_BYTES = 384
+"""What a writer row counts for its numbers, besides its texts."""
+
+EPOCH_COUNT_BYTES = 16
+"""What a remembered epoch takes: its number and its record count."""
+
+OPEN_ATTEMPT_BYTES = 96
+"""What an open attempt counts besides its name and its staged entries."""
+
+STAGED_ENTRY_BYTES = 32
+"""What a staged entry takes in a state: four numbers."""
+
+PRODUCER_BYTES = 64
+"""What a producer counts besides its name, its owner and its appends."""
+
+APPEND_BYTES = 24
+"""What a remembered append of a producer takes: three numbers."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicLimits:
-    """Bounds of one topic's machine. All are 1 or more. They bound what costs memory; bytes cost
-    disk, and a leader's setting (`server.staged_bytes_max`) rejects those before the log."""
+    """Bounds of one topic's machine. All are 1 or more. They bound what costs memory, and with it
+    the bytes of a state, which has to fit into a file; records cost disk, and a leader's setting
+    (`server.staged_bytes_max`) rejects those before the log."""
 
-    staged_entries_per_writer_max: int = 4_000_000
+    staged_entries_per_writer_max: int = 1_000_000
     """Staged entries of a writer's open epochs: 32 bytes of memory each."""
     attempts_per_writer_max: int = 100_000
     """Attempts of a writer's open epochs: half a kilobyte of memory each."""
@@ -84,9 +108,15 @@ class TopicLimits:
     own half of them."""
     transient_writers_max: int = 10_000
     """Transient writer rows. One more removes the longest silent one of the owner with the most."""
+    writer_bytes_max: int = 64 * 1024 * 1024
+    """Bytes of the texts and open stages of streams and named writers, and as many of transient
+    ones. One principal may have half of the former. Beyond the latter the owner with the most
+    loses its longest silent row; one row may have half of them."""
     producers_max: int = 50_000
     """Plain producers remembered at once. One more removes the longest silent one of the owner with
     the most."""
+    producer_bytes_max: int = 96 * 1024 * 1024
+    """Bytes of the producers. Beyond them the owner with the most loses its longest silent one."""
     attempts_per_epoch_max: int = 20_000
     """Open attempts of one epoch: its tasks, their retries and speculative copies."""
 
@@ -95,7 +125,9 @@ class TopicLimits:
         assert self.attempts_per_writer_max > 0
         assert self.writers_max > 0
         assert self.transient_writers_max > 0
+        assert self.writer_bytes_max > 0
         assert self.producers_max > 0
+        assert self.producer_bytes_max > 0
         assert self.attempts_per_epoch_max > 0
 
 

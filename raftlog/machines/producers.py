@@ -18,7 +18,12 @@ from raftlog.machines.ages import ByAge, Ended, Forgotten, LogClock, Shares
 from raftlog.machines.columns import pack, unpack
 from raftlog.machines.commands import Append
 from raftlog.machines.digest import StateDigest
-from raftlog.machines.limits import PRODUCER_APPENDS_KEPT
+from raftlog.machines.limits import (
+    APPEND_BYTES,
+    PRODUCER_APPENDS_KEPT,
+    PRODUCER_BYTES,
+    TopicLimits,
+)
 from raftlog.machines.outcomes import Appended, Refused, refused
 from raftlog.machines.state import ProducersState
 
@@ -37,18 +42,18 @@ class _Producer:
 
 
 class ProducerTable:
-    """The producers of one topic, at most `producers_max` of them. `clock` is the machine's."""
+    """The producers of one topic, bounded by `limits`. `clock` is the machine's."""
 
-    __slots__ = ("_by_age", "_clock", "_forgotten", "_producers", "_producers_max", "_shares")
+    __slots__ = ("_by_age", "_clock", "_forgotten", "_limits", "_producers", "_shares")
 
-    def __init__(self, *, producers_max: int, clock: LogClock) -> None:
+    def __init__(self, *, limits: TopicLimits, clock: LogClock) -> None:
         self._clock = clock
+        self._limits = limits
         self._by_age: ByAge[str] = ByAge()
         """By their last append."""
         self._shares: Shares[str] = Shares()
         """By the principal that appended last."""
-        self._forgotten = Forgotten(producers_max)
-        self._producers_max = producers_max
+        self._forgotten = Forgotten(limits.producers_max)
         self._producers: dict[str, _Producer] = {}
 
     def restore(self, state: ProducersState) -> None:
@@ -67,8 +72,8 @@ class ProducerTable:
         self._by_age.restore(state.names, state.ages)
         owners = dict(zip(state.names, state.owners, strict=True))
         for name in self._by_age:
-            self._shares.touch(name, owners[name])
-        self._forgotten = Forgotten(self._producers_max, state.forgotten)
+            self._count(name, owners[name])
+        self._forgotten = Forgotten(self._limits.producers_max, state.forgotten)
 
     def state(self) -> ProducersState:
         """The table's state."""
@@ -123,9 +128,17 @@ class ProducerTable:
         if len(recent) > _ROW * PRODUCER_APPENDS_KEPT:
             del recent[:_ROW]
         self._by_age.touch(producer, self._clock.now_us)
-        self._shares.touch(producer, command.owner)
-        while len(self._producers) > self._producers_max:
-            self._forget(self._shares.first_to_go())
+        self._count(producer, command.owner)
+        limits = self._limits
+        while (
+            first := self._shares.first_to_go(limits.producers_max, limits.producer_bytes_max)
+        ) is not None:
+            self._forget(first)
+
+    def _count(self, producer: str, owner: str) -> None:
+        appends = len(self._producers[producer].recent) // _ROW
+        texts = len(producer.encode()) + len(owner.encode())
+        self._shares.touch(producer, owner, PRODUCER_BYTES + texts + appends * APPEND_BYTES)
 
     def expire_by_age(self, lease_us: int, now_us: int, count_max: int) -> Ended:
         """Forget at most `count_max` producers that were silent for the lease, oldest first."""

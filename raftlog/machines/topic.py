@@ -100,7 +100,7 @@ class TopicMachine:
         limits = limits or TopicLimits()
         self._extents = ExtentIndex()
         self._clock = LogClock()
-        self._producers = ProducerTable(producers_max=limits.producers_max, clock=self._clock)
+        self._producers = ProducerTable(limits=limits, clock=self._clock)
         self._writers = WriterTable(
             topic=info.name,
             schema_version=1,

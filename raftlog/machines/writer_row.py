@@ -5,18 +5,23 @@ from __future__ import annotations
 import hashlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from raftlog.checksum import chain
 from raftlog.core.types import LogIndex, Offset
 from raftlog.machines.columns import pack, unpack
-from raftlog.machines.commands import AttemptReference, BatchSummary, EpochKey
+from raftlog.machines.commands import AttemptReference, BatchSummary, CommitEpoch, EpochKey, Stage
 from raftlog.machines.digest import StateDigest
 from raftlog.machines.limits import (
+    EPOCH_COUNT_BYTES,
     EPOCH_COUNTS_KEPT,
     FENCED_RUNS_KEPT,
+    OPEN_ATTEMPT_BYTES,
+    STAGED_ENTRY_BYTES,
     STAGED_ENTRY_CHARGE_BYTES,
+    WRITER_BYTES_MIN,
+    WRITER_NUMBERS_BYTES,
 )
 from raftlog.machines.state import (
     NO_FENCE,
@@ -188,6 +193,7 @@ class WriterRow:
         "last_run",
         "last_start",
         "name",
+        "name_bytes",
         "open_attempts",
         "open_epochs",
         "owner",
@@ -214,6 +220,8 @@ class WriterRow:
         self.staged_entries = 0
         """The stages of all open attempts."""
         self.open_attempts = 0
+        self.name_bytes = 0
+        """What all open attempts count besides their staged entries."""
         self.owner = ""
         """The principal that owns the row; "": none does."""
         self.streaming = False
@@ -259,6 +267,7 @@ class WriterRow:
             restored.staged_bytes += sum(attempt.charge for attempt in attempts)
             restored.staged_entries += sum(attempt.entry_count for attempt in attempts)
             restored.open_attempts += len(attempts)
+            restored.name_bytes += _name_bytes(opened)
         return restored
 
     def state(self) -> WriterRowState:
@@ -289,6 +298,53 @@ class WriterRow:
         if not self.lasting:
             return "transient"
         return "stream" if self.streaming else "named batch"
+
+    @property
+    def open_bytes(self) -> int:
+        """What the open attempts count against `TopicLimits.writer_bytes_max`."""
+        return self.name_bytes + self.staged_entries * STAGED_ENTRY_BYTES
+
+    @property
+    def bytes_counted(self) -> int:
+        """What the row counts against `TopicLimits.writer_bytes_max`. The epochs of a lasting row
+        do not: it has to go on, and they are bounded by its number. O(1)."""
+        counts = 0 if self.lasting else len(self._epochs) * EPOCH_COUNT_BYTES
+        return self.text_bytes + self.open_bytes + counts
+
+    @property
+    def text_bytes(self) -> int:
+        """What the texts count."""
+        return self._bytes_of(self.owner, self.run, self.fenced_runs, self.fenced, self._last)
+
+    def text_bytes_with(self, command: Stage | CommitEpoch, *, publishes: bool) -> int:
+        """What the texts will count after this command. `publishes`: it makes an epoch visible;
+        otherwise it is a stage or a replay."""
+        key, fenced, last = command.key, self.fenced, self._last
+        if isinstance(command, CommitEpoch):
+            if key.stream_run:
+                fenced = FencedWrite(key.stream_run, key.stream_batch, key.epoch, key.run)
+            if publishes:
+                last = (key.query_id, key.run, command.plan, key.stream)
+        fenced_runs = self.fenced_runs
+        if self.run and self.run != key.run:
+            fenced_runs = [*fenced_runs, self.run][-FENCED_RUNS_KEPT:]
+        return self._bytes_of(self.owner or command.owner, key.run, fenced_runs, fenced, last)
+
+    def _bytes_of(
+        self,
+        owner: str,
+        run: str,
+        fenced_runs: Sequence[str],
+        fenced: FencedWrite,
+        last: tuple[str, str, str, str],
+    ) -> int:
+        texts = (self.name, owner, run, *fenced_runs, fenced.stream_run, fenced.run, *last)
+        text_bytes = sum(len(each.encode()) for each in texts)
+        return max(WRITER_BYTES_MIN, WRITER_NUMBERS_BYTES + text_bytes)
+
+    @property
+    def _last(self) -> tuple[str, str, str, str]:
+        return self.query_id, self.last_run, self.plan, self.stream
 
     def count_of(self, epoch: int) -> int | None:
         """Records of a committed epoch; None if it is not remembered."""
@@ -333,7 +389,7 @@ class WriterRow:
             del self.fenced_runs[:-FENCED_RUNS_KEPT]
         self.run = run
         self.open_epochs.clear()
-        self.staged_bytes = self.staged_entries = self.open_attempts = 0
+        self.staged_bytes = self.staged_entries = self.open_attempts = self.name_bytes = 0
 
     def open_attempt(self, epoch: int, attempt: str) -> OpenAttempt:
         """The current run's attempt, opened now if it is not open."""
@@ -344,6 +400,7 @@ class WriterRow:
         if found is None:
             found = opened.attempts[attempt] = OpenAttempt()
             self.open_attempts += 1
+            self.name_bytes += attempt_bytes(attempt)
         return found
 
     def add_stage(self, attempt: OpenAttempt, index: LogIndex, batch: BatchSummary) -> None:
@@ -360,7 +417,9 @@ class WriterRow:
         self.staged_bytes -= sum(attempt.charge for attempt in opened.attempts.values())
         self.staged_entries -= sum(attempt.entry_count for attempt in opened.attempts.values())
         self.open_attempts -= len(opened.attempts)
+        self.name_bytes -= _name_bytes(opened)
         assert min(self.staged_bytes, self.staged_entries, self.open_attempts) >= 0
+        assert self.name_bytes >= 0
         return len(opened.attempts)
 
     def remember_epoch(self, epoch: int, record_count: int) -> None:
@@ -407,3 +466,12 @@ class WriterRow:
             for name in sorted(opened.attempts):
                 digest.text(name)
                 opened.attempts[name].digest_into(digest)
+
+
+def attempt_bytes(attempt: str) -> int:
+    """What an open attempt of this name counts besides its staged entries."""
+    return len(attempt.encode()) + OPEN_ATTEMPT_BYTES
+
+
+def _name_bytes(opened: OpenEpoch) -> int:
+    return sum(map(attempt_bytes, opened.attempts))

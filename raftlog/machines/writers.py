@@ -41,7 +41,7 @@ from raftlog.machines.epoch_rules import (
     judge_stage,
     refusal_of_owner,
 )
-from raftlog.machines.limits import STAGED_ENTRY_CHARGE_BYTES, TopicLimits
+from raftlog.machines.limits import STAGED_ENTRY_BYTES, STAGED_ENTRY_CHARGE_BYTES, TopicLimits
 from raftlog.machines.outcomes import (
     EpochAborted,
     Refused,
@@ -51,15 +51,15 @@ from raftlog.machines.outcomes import (
     refused,
 )
 from raftlog.machines.state import WritersState
-from raftlog.machines.writer_row import OpenEpoch, WriterRow, references_digest
+from raftlog.machines.writer_row import OpenEpoch, WriterRow, attempt_bytes, references_digest
 
 
 class WriterTable:
     """The rows, bounded by `limits`. `clock` is the machine's and gives log time."""
 
     __slots__ = (
-        "_clock", "_forgotten", "_limits", "_open", "_rows", "_shares", "_topic", "_transient",
-        "dead_bytes", "schema_version",
+        "_clock", "_forgotten", "_lasting", "_limits", "_open", "_rows", "_shares", "_topic",
+        "_transient", "dead_bytes", "schema_version",
     )  # fmt: skip
 
     def __init__(
@@ -75,6 +75,8 @@ class WriterTable:
         """The transient rows."""
         self._shares: Shares[str] = Shares()
         """The same rows by owner."""
+        self._lasting: Shares[str] = Shares()
+        """All other rows by owner."""
         self._open: ByAge[tuple[str, int]] = ByAge()
         """Writer and epoch of each open epoch, by its newest Stage."""
         self._forgotten = Forgotten(limits.transient_writers_max)
@@ -89,7 +91,10 @@ class WriterTable:
             self._rows[row.name] = WriterRow.restore(row)
         self._transient.restore(list(self._rows), state.transient)
         for name in self._transient:
-            self._shares.touch(name, self._rows[name].owner)
+            self._count(self._shares, self._rows[name])
+        for name, lasting in self._rows.items():
+            if name not in self._transient:
+                self._count(self._lasting, lasting)
         self._open.restore(self._open_keys(), state.open_epochs)
         self._forgotten = Forgotten(self._limits.transient_writers_max, state.forgotten)
         self.dead_bytes = state.dead_bytes
@@ -146,9 +151,13 @@ class WriterTable:
         row = self._rows.get(writer)
         may_leave = row is None or row.last_epoch < 0 or row.transient
         anonymous = command.transient_writer and may_leave
-        return refusal_of_owner(row, command, self._topic) or judge_commit(
+        decision = refusal_of_owner(row, command, self._topic) or judge_commit(
             row, command, self._context(command, anonymous)
         )
+        if isinstance(decision, Replay):
+            lasts = writer in self._lasting
+            return self._no_bytes(command, transient=not lasts, publishes=False) or decision
+        return decision
 
     def replayed(self, index: LogIndex, command: CommitEpoch, decision: Replay) -> None:
         """Keep the epoch as it was. Drop the stages of its replay, and those before it."""
@@ -245,6 +254,8 @@ class WriterTable:
         former, row.owner = row.owner, owner
         if writer in self._transient:
             self._settle(row)
+        else:
+            self._count(self._lasting, row)
         return WriterOwnerSet(known=True, former=former)
 
     # ------------------------------------------------------------ queries
@@ -316,27 +327,55 @@ class WriterTable:
 
     def _context(self, command: Stage | CommitEpoch, anonymous: bool) -> RuleContext:
         """The context of a command that leaves a row of that kind if it is taken."""
-        writer = command.key.writer
-        exists = writer in self._rows and writer not in self._transient
+        publishes = isinstance(command, CommitEpoch)
+        # A new transient row removes another one.
+        no_room = None if anonymous else self._no_row(command)
         return RuleContext(
             schema_version=self.schema_version,
-            # A new transient row removes another one.
-            no_room=None if anonymous or exists else self._no_room(command.owner),
+            no_room=no_room or self._no_bytes(command, transient=anonymous, publishes=publishes),
             limits=self._limits,
         )
 
-    def _no_room(self, owner: str) -> Refused | None:
+    def _no_row(self, command: Stage | CommitEpoch) -> Refused | None:
         """Why there is no room for another lasting row of this owner. An owner may have half of
         them at most: they stay, and one principal must not keep all others out."""
-        count, most = len(self._rows) - len(self._transient), self._limits.writers_max
-        if count >= most:
+        owner, most = command.owner, self._limits.writers_max
+        if command.key.writer in self._lasting:
+            return None
+        if len(self._lasting) >= most:
             return refused("TooManyWriters", topic=self._topic, limit=most)
         share = max(1, most // 2)
-        if owner and count >= share:
-            rows = self._rows.values()
-            own = sum(row.owner == owner and row.name not in self._transient for row in rows)
-            if own >= share:
-                return refused("TooManyWriters", topic=self._topic, limit=share, owner=owner)
+        if owner and self._lasting.share_of(owner)[0] >= share:
+            return refused("TooManyWriters", topic=self._topic, limit=share, owner=owner)
+        return None
+
+    def _no_bytes(
+        self, command: Stage | CommitEpoch, *, transient: bool, publishes: bool
+    ) -> Refused | None:
+        """Why there is no room for the bytes that the row has more after this command. An owner
+        may have half of those of lasting rows, and one transient row half of theirs."""
+        key, most = command.key, self._limits.writer_bytes_max
+        row = self._rows.get(key.writer) or WriterRow(key.writer)
+        needed = row.text_bytes_with(command, publishes=publishes)
+        needed += row.open_bytes if row.run == key.run else 0
+        if isinstance(command, Stage):
+            needed += STAGED_ENTRY_BYTES
+            if row.attempt(key.run, key.epoch, command.attempt) is None:
+                needed += attempt_bytes(command.attempt)
+        share = max(1, most // 2)
+        what = f"Writer {key.writer!r}"
+        if transient:
+            is_too_much = isinstance(command, Stage) and needed > share
+            return _too_many_bytes(what, share) if is_too_much else None
+        if key.writer in self._lasting:
+            needed -= row.bytes_counted
+        if needed <= 0:
+            return None
+        owner = row.owner or command.owner
+        if self._lasting.byte_count + needed > most:
+            return _too_many_bytes(f"The writers of topic {self._topic!r}", most)
+        if owner and self._lasting.share_of(owner)[1] + needed > share:
+            return _too_many_bytes(f"The writers of {owner!r} in topic {self._topic!r}", share)
         return None
 
     def _touched(self, key: EpochKey, index: LogIndex, owner: str) -> WriterRow:
@@ -362,16 +401,21 @@ class WriterTable:
         """Record that the row is active now, among rows of its kind."""
         row.active_us = self._clock.now_us
         if row.lasting:
-            self._drop_transient(row.name)
+            self._transient.drop(row.name)
+            self._shares.drop(row.name)
+            self._count(self._lasting, row)
             return
+        self._lasting.drop(row.name)
         self._transient.touch(row.name, row.active_us)
-        self._shares.touch(row.name, row.owner)
-        while len(self._transient) > self._limits.transient_writers_max:
-            self._forget(self._rows[self._shares.first_to_go()])
+        self._count(self._shares, row)
+        limits = self._limits
+        while (
+            first := self._shares.first_to_go(limits.transient_writers_max, limits.writer_bytes_max)
+        ) is not None:
+            self._forget(self._rows[first])
 
-    def _drop_transient(self, name: str) -> None:
-        self._transient.drop(name)
-        self._shares.drop(name)
+    def _count(self, shares: Shares[str], row: WriterRow) -> None:
+        shares.touch(row.name, row.owner, row.bytes_counted)
 
     def _forget(self, row: WriterRow) -> None:
         """Remove the row and what it has open. Remember the name of a transient one that
@@ -379,7 +423,9 @@ class WriterTable:
         for epoch in list(row.open_epochs):
             self._drop_epoch(row, epoch)
         del self._rows[row.name]
-        self._drop_transient(row.name)
+        self._transient.drop(row.name)
+        self._shares.drop(row.name)
+        self._lasting.drop(row.name)
         if row.transient and row.last_epoch >= 0:
             self._forgotten.add(row.name)
 
@@ -407,3 +453,7 @@ class WriterTable:
         """Count the epoch's stages as dead: the epoch is no longer open."""
         self._open.drop((row.name, epoch))
         self.dead_bytes += opened.body_bytes
+
+
+def _too_many_bytes(what: str, limit: int) -> Refused:
+    return refused("TooMany", what=what, limit=limit, unit="bytes of names and open stages")

@@ -7,7 +7,15 @@ import dataclasses
 import pytest
 
 from raftlog.machines.commands import EpochKey, RemoveWriter, SetWriterOwner
-from raftlog.machines.limits import EXPIRED_AT_ONCE_MAX, TopicLimits
+from raftlog.machines.limits import (
+    EXPIRED_AT_ONCE_MAX,
+    OPEN_ATTEMPT_BYTES,
+    PRODUCER_BYTES,
+    STAGED_ENTRY_BYTES,
+    TEXT_CHARACTERS_MAX,
+    WRITER_BYTES_MIN,
+    TopicLimits,
+)
 from raftlog.machines.outcomes import EpochCommitted, Outcome, Refused, WriterRemoved
 from raftlog.machines.topic import TopicMachine
 from tests.machines.scenes import TOPIC, Scene, batch, code, ended, expire, key, reference
@@ -15,6 +23,9 @@ from tests.machines.scenes import TOPIC, Scene, batch, code, ended, expire, key,
 HOUR_US = 3_600_000_000
 DAY_US = 24 * HOUR_US
 YEAR_US = 365 * DAY_US
+
+WIDE = "\U0001f600"
+"""A character of four bytes."""
 
 
 def anonymous(number: int) -> EpochKey:
@@ -157,6 +168,97 @@ def test_one_principal_leaves_half_of_the_rows_to_others() -> None:
     assert code(commits(5, "token:bob")) == "TooManyWriters", "there are four"
     scene.apply(RemoveWriter(writer="w1"))
     assert code(commits(5, "token:bob")) == "EpochCommitted"
+
+
+def test_one_principal_leaves_half_of_the_bytes_to_others() -> None:
+    limits = TopicLimits(writer_bytes_max=8 * WRITER_BYTES_MIN)
+    scene = Scene(limits)
+
+    def commits(number: int, owner: str, epoch: int = 0, plan: str = "") -> Outcome:
+        return scene.commit_epoch(key(epoch, writer=f"w{number}"), owner=owner, plan=plan)
+
+    long = WIDE * TEXT_CHARACTERS_MAX
+    assert code(commits(1, "token:eve", plan="p")) == "EpochCommitted"
+    assert code(commits(2, "token:eve", plan=long)) == "EpochCommitted"
+    scene = restored(scene, limits)
+    refusal = commits(3, "token:eve")
+    assert isinstance(refusal, Refused)
+    what = "The writers of 'token:eve' in topic 'flights'"
+    unit = "bytes of names and open stages"
+    values = {"what": what, "limit": 4 * WRITER_BYTES_MIN, "unit": unit}
+    assert (refusal.code, dict(refusal.values)) == ("TooMany", values)
+    assert code(commits(1, "token:eve", 1, plan=long)) == "TooMany", "a row that grows"
+    assert code(commits(4, "token:ada", plan=long)) == "EpochCommitted"
+    assert code(commits(5, "token:bob")) == "EpochCommitted"
+    assert code(commits(6, "token:bob", plan=long)) == "TooMany", "there are as many as may be"
+    assert code(commits(5, "token:bob", 1)) == "EpochCommitted", "an ordinary row goes on"
+    assert code(commits(2, "token:eve", 1)) == "EpochCommitted", "and so does one that shrinks"
+    assert code(commits(3, "token:eve")) == "EpochCommitted"
+    scene.apply(SetWriterOwner(writer="w4", owner="token:eve"))
+    assert code(commits(6, "token:eve")) == "TooMany"
+    scene.apply(RemoveWriter(writer="w4"))
+    assert code(commits(6, "token:eve")) == "EpochCommitted"
+
+
+def test_a_replay_whose_names_have_no_room_is_refused() -> None:
+    scene = Scene(TopicLimits(writer_bytes_max=2 * WRITER_BYTES_MIN))
+    committed = key(0, run="r")
+    scene.commit_epoch(committed, plan="p")
+    before = scene.machine.fingerprint()
+    longer = dataclasses.replace(committed, run=WIDE * TEXT_CHARACTERS_MAX)
+    again = scene.commit_epoch(longer, plan="p", owner="token:eve")
+    assert code(again) == "TooMany"
+    assert scene.machine.fingerprint() == before
+    other = dataclasses.replace(committed, run="s")
+    assert code(scene.commit_epoch(other, plan="p")) == "EpochCommitted"
+
+
+def test_open_stages_count_until_they_are_committed_or_dropped() -> None:
+    room = 100 * STAGED_ENTRY_BYTES
+    scene = Scene(TopicLimits(writer_bytes_max=WRITER_BYTES_MIN + room))
+    staged = []
+    while code(scene.stage(key(0), "a", len(staged), data := scene.new_batch(1))) == "Staged":
+        staged.append(data)
+    assert len(staged) == (room - OPEN_ATTEMPT_BYTES - 1) // STAGED_ENTRY_BYTES
+    assert code(scene.stage(key(0), "b", 0, scene.new_batch(1))) == "TooMany"
+    assert code(scene.stage(key(0), "a", 0, staged[0])) == "Staged", "a repeat takes nothing"
+    assert code(scene.stage(key(0, run="next"), "a", 0, staged[0])) == "Staged", "another run"
+    again = scene.stage(key(0, run="next"), "b", 0, scene.new_batch(1))
+    assert code(again) == "Staged", "the stages of a fenced run count no more"
+    for _ in range(3):
+        scene.abort_epoch(key(0, run="next"))
+        ready = scene.stage_all(key(0, run="next"), "c", *[1] * (len(staged) - 1))
+    assert isinstance(scene.commit_epoch(key(0, run="next"), ready), EpochCommitted)
+    scene.stage_all(key(1, run="next"), "d", *[1] * (len(staged) - 1))
+
+
+def test_transient_rows_make_room_by_bytes_and_the_owner_with_the_most_loses_them() -> None:
+    limits = TopicLimits(writer_bytes_max=6 * WRITER_BYTES_MIN)
+    scene = Scene(limits)
+    for number in range(2):
+        scene.stage_all(anonymous(number), "a", 1, owner="ada")
+    scene.stage_all(anonymous(2), "a", *[1] * 100, owner="eve")
+    scene = restored(scene, limits)
+    assert names(scene) == ["u000000", "u000001", "u000002"]
+    scene.stage_all(anonymous(3), "a", *[1] * 20, owner="bob")
+    assert names(scene) == ["u000000", "u000001", "u000003"], "eve had one, and the most bytes"
+    large = [1] * (2 * WRITER_BYTES_MIN // STAGED_ENTRY_BYTES)
+    with pytest.raises(AssertionError, match="TooMany"):
+        scene.stage_all(anonymous(4), "a", *large, owner="ada")
+    for epoch in range(1, 1000):
+        scene.commit_epoch(dataclasses.replace(anonymous(3), epoch=epoch), transient=True)
+    assert "u000003" not in names(scene), "its epochs count too"
+
+
+def test_producers_make_room_by_bytes_and_the_owner_with_the_most_loses_them() -> None:
+    limits = TopicLimits(producer_bytes_max=8 * PRODUCER_BYTES)
+    scene = Scene(limits)
+    scene.append(0, scene.new_batch(), producer="p" * (4 * PRODUCER_BYTES), owner="eve")
+    for number in range(2):
+        scene.append(0, scene.new_batch(), producer=f"p{number}", owner="ada")
+    scene = restored(scene, limits)
+    scene.append(0, scene.new_batch(), producer="p2", owner="ada")
+    assert [len(name) for name in scene.machine.state().producers.names] == [2, 2, 2]
 
 
 def test_an_anonymous_write_that_becomes_a_named_one_needs_room_among_these() -> None:
