@@ -20,7 +20,7 @@ changes nothing at all: not the current run, no lease, no writer row.
  2. Otherwise:
      - a fenced run: RunFenced;
      - a stream above epoch 0 that the topic does not know: UnknownWriter;
-     - no room for its writer row: TooManyWriters;
+     - no room for its writer row: TooManyWriters, or for its bytes: TooMany;
      - an attempt named twice, not open in this run and epoch, or not exactly as named:
        EpochIncomplete;
      - UnknownSchemaVersion.
@@ -39,7 +39,7 @@ changes nothing at all: not the current run, no lease, no writer row.
      - UnknownWriter;
      - a number ahead of the one due: StageGap;
      - UnknownSchemaVersion; TooManyWriters;
-     - too many attempts or entries: TooMany.
+     - too many attempts, entries or bytes: TooMany.
 """
 
 from __future__ import annotations

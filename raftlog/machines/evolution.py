@@ -12,7 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from raftlog.machines.digest import StateDigest
-from raftlog.machines.limits import CHANGES_AT_ONCE_MAX, FORMER_FIELDS_MAX, TEXT_CHARACTERS_MAX
+from raftlog.machines.limits import (
+    CHANGES_AT_ONCE_MAX,
+    FORMER_FIELDS_MAX,
+    SCHEMA_CHARACTERS_MAX,
+    TEXT_CHARACTERS_MAX,
+)
 from raftlog.machines.schema import (
     RESERVED_NAMES,
     Field,
@@ -119,6 +124,13 @@ def problem_of_schema(schema: Schema) -> str | None:
     for old in schema.former:
         if len(old.name) > TEXT_CHARACTERS_MAX or len(old.type) > FIELD_TYPE_CHARACTERS_MAX:
             return f"has a former column with {len(old.name)} and {len(old.type)} characters"
+    forms: tuple[Field | FormerField, ...] = (*schema.fields, *schema.former)
+    characters = sum(len(form.name) + len(form.type) for form in forms)
+    if characters > SCHEMA_CHARACTERS_MAX:
+        return (
+            f"has {characters} characters in the names and types of its columns; "
+            f"{SCHEMA_CHARACTERS_MAX} are allowed"
+        )
     return None
 
 

@@ -62,6 +62,9 @@ CHANGES_AT_ONCE_MAX = 1000
 FORMER_FIELDS_MAX = 4000
 """Former columns of one topic's schema that are remembered: each description of it carries them."""
 
+SCHEMA_CHARACTERS_MAX = 4 * 1024 * 1024
+"""The most characters of all names and types of a schema, former ones included."""
+
 TYPE_DEPTH_MAX = 128
 """How deep brackets may be nested in the text of a type that another is widened to: a struct within
 a struct takes three. Clients' bound, 32 types within each other, is below it."""

@@ -646,13 +646,12 @@ class MultiRaft:
     def propose(
         self, local: LocalReplica, payload: Payload, reply: WriteReply, *, grows: bool = False
     ) -> None:
-        """Give a command its place in the log; reply with what applying it comes to. `grows`: it
-        adds to what the group holds.
+        """Give a command its place in the log; reply with what applying it comes to.
 
-        Raises `NotLeader`, `Overloaded`, `DiskFull`, `TopicRecreated`: nothing was written and
-        `reply` is never called. It may be called with `NoQuorum`, `DiskFull` or `TopicRecreated`:
-        then the command may have been written, or may yet be. A proposal waits while the leader
-        hands its role over; what is raised otherwise may then come as the reply.
+        `grows`: it adds to what the group holds. Raises `NotLeader`, `Overloaded`, `DiskFull`,
+        `TopicRecreated`: nothing was written and `reply` is never called. It may be called with
+        `NoQuorum`, `DiskFull` or `TopicRecreated`: the command may be written, or may yet be. While
+        the leader hands its role over, a proposal waits, and what is raised may be the reply.
         """
         self.replicas.check_here(local)
         if local.raft.role is Role.LEADER:

@@ -66,7 +66,9 @@ SEEDS = 24
 COMMANDS = 220
 RULES_AT = 40
 """The step that raises the rules to the latest, which they have already."""
-LIMITS = TopicLimits(writers_max=4, transient_writers_max=3, producers_max=3)
+LIMITS = TopicLimits(
+    writers_max=4, transient_writers_max=3, writer_bytes_max=12 * 1024, producers_max=3
+)
 """So narrow that rows leave for want of room, and names are forgotten."""
 
 
