@@ -171,6 +171,10 @@ class Shares(Generic[KeyT]):
         """The key's owner. The key must be in the table."""
         return self._keys[key][0]
 
+    def bytes_of(self, key: KeyT) -> int:
+        """The key's bytes; 0 if it is not in the table."""
+        return self._keys[key][1] if key in self._keys else 0
+
     def share_of(self, owner: str) -> tuple[int, int]:
         """How many keys the owner has, and their bytes."""
         share = self._shares.get(owner)

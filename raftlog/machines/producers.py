@@ -137,7 +137,7 @@ class ProducerTable:
 
     def _count(self, producer: str, owner: str) -> None:
         appends = len(self._producers[producer].recent) // _ROW
-        texts = len(producer.encode()) + len(owner.encode())
+        texts = len((producer + owner).encode())
         self._shares.touch(producer, owner, PRODUCER_BYTES + texts + appends * APPEND_BYTES)
 
     def expire_by_age(self, lease_us: int, now_us: int, count_max: int) -> Ended:

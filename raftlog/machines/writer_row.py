@@ -339,8 +339,7 @@ class WriterRow:
         last: tuple[str, str, str, str],
     ) -> int:
         texts = (self.name, owner, run, *fenced_runs, fenced.stream_run, fenced.run, *last)
-        text_bytes = sum(len(each.encode()) for each in texts)
-        return max(WRITER_BYTES_MIN, WRITER_NUMBERS_BYTES + text_bytes)
+        return max(WRITER_BYTES_MIN, WRITER_NUMBERS_BYTES + len("".join(texts).encode()))
 
     @property
     def _last(self) -> tuple[str, str, str, str]:

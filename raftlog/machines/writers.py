@@ -354,6 +354,8 @@ class WriterTable:
     ) -> Refused | None:
         """Why there is no room for the bytes that the row has more after this command. An owner
         may have half of those of lasting rows, and one transient row half of theirs."""
+        if transient and isinstance(command, CommitEpoch):
+            return None
         key, most = command.key, self._limits.writer_bytes_max
         row = self._rows.get(key.writer) or WriterRow(key.writer)
         needed = row.text_bytes_with(command, publishes=publishes)
@@ -363,12 +365,10 @@ class WriterTable:
             if row.attempt(key.run, key.epoch, command.attempt) is None:
                 needed += attempt_bytes(command.attempt)
         share = max(1, most // 2)
-        what = f"Writer {key.writer!r}"
         if transient:
-            is_too_much = isinstance(command, Stage) and needed > share
-            return _too_many_bytes(what, share) if is_too_much else None
-        if key.writer in self._lasting:
-            needed -= row.bytes_counted
+            what = f"Writer {key.writer!r}"
+            return _too_many_bytes(what, share) if needed > share else None
+        needed -= self._lasting.bytes_of(key.writer)
         if needed <= 0:
             return None
         owner = row.owner or command.owner
