@@ -42,7 +42,7 @@ from raftlog.machines.commands import (
     TopicInfo,
     Trim,
 )
-from raftlog.machines.limits import NAMES_COMPARED_MAX
+from raftlog.machines.limits import NAME_CHARACTERS_MAX, NAMES_COMPARED_MAX
 from raftlog.machines.outcomes import (
     Appended,
     EpochAborted,
@@ -101,8 +101,8 @@ _WORK_PER_PIECE = 2
 """What it takes to open a history file and read its index, and to find where a piece of a range
 begins, as `FairScans` counts work."""
 
-_WORK_PER_NAME = 20
-"""What it takes to compare a topic's name with one that is not known."""
+_WORK_PER_CHARACTER = 4
+"""What it takes to compare a name that is not known with a topic's, for each of its characters."""
 
 _WORK_PER_WRITER = 5
 _BYTES_PER_WORK = 1024
@@ -258,7 +258,8 @@ class Services:
         found = controller.topic(call.name)
         if isinstance(found, Refused):
             compared = min(len(controller.topics()), NAMES_COMPARED_MAX)
-            self._scans.spend(_WORK_PER_NAME * compared)
+            characters = min(len(call.name), NAME_CHARACTERS_MAX)
+            self._scans.spend(_WORK_PER_CHARACTER * characters * compared)
             raise error_of(found)
         return calls.TopicReply(topic=self._as_placed(found))
 
