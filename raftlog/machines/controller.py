@@ -460,8 +460,13 @@ class ControllerMachine:
             if node not in known or (known[node].store_uuid and known[node].rules < version)
         )
 
+    def known_topic(self, name: str) -> TopicInfo | None:
+        """The live topic, or None."""
+        return self._topics.get(name)
+
     def topic(self, name: str) -> TopicInfo | Refused:
-        """The live topic, or the refusal that becomes `TopicNotFound` with the nearest names."""
+        """The live topic, or the refusal that becomes `TopicNotFound` with the nearest names: that
+        takes a comparison with each of up to `NAMES_COMPARED_MAX` names."""
         found = self._topics.get(name)
         if found is not None:
             return found

@@ -228,14 +228,15 @@ class ExtentIndex:
         return Offset(max(self._rows.starts[row], self.log_start_offset))
 
     def byte_index(self, start: Offset) -> ByteIndex:
-        """Where the bytes of the extents lie, from the one that holds `start` on. A copy.
+        """Where the bytes of the extents lie, from the one that holds `start` on. It may
+        be kept: extents that come or are dropped change nothing about those before.
 
         `start` must be in [extents_start, high_water_mark].
         """
         assert self.extents_start <= start <= self.high_water_mark
         rows = self._rows
         first = bisect_right(rows.starts, start) - 1
-        return ByteIndex(rows.starts[first:], rows.byte_positions[first:])
+        return ByteIndex(rows.starts, rows.byte_positions, first)
 
     def digest_into(self, digest: StateDigest) -> None:
         """Write the range and every extent since the topic began into `digest`."""

@@ -439,7 +439,8 @@ class TopicMachine:
         return self._extents.offset_at(timestamp_us)
 
     def byte_index(self, start: Offset) -> ByteIndex:
-        """Where the bytes of the extents lie, from the one that holds `start` on. A copy.
+        """Where the bytes of the extents lie, from the one that holds `start` on. It may
+        be kept: extents that come or are dropped change nothing about those before.
 
         `start` must be in [extents_start, high_water_mark].
         """

@@ -19,6 +19,7 @@ nothing. Its stages went with it, so a late CommitEpoch that names them is `Epoc
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 
 from raftlog.core.types import LogIndex, Offset
@@ -58,8 +59,8 @@ class WriterTable:
     """The rows, bounded by `limits`. `clock` is the machine's and gives log time."""
 
     __slots__ = (
-        "_clock", "_forgotten", "_lasting", "_limits", "_open", "_rows", "_shares", "_topic",
-        "_transient", "dead_bytes", "schema_version",
+        "_clock", "_forgotten", "_lasting", "_limits", "_names", "_open", "_rows", "_shares",
+        "_topic", "_transient", "dead_bytes", "schema_version",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +72,8 @@ class WriterTable:
         self._limits = limits
         self._clock = clock
         self._rows: dict[str, WriterRow] = {}
+        self._names: list[str] = []
+        """Those of the rows, sorted."""
         self._transient: ByAge[str] = ByAge()
         """The transient rows."""
         self._shares: Shares[str] = Shares()
@@ -89,6 +92,7 @@ class WriterTable:
         assert not self._rows
         for row in state.rows:
             self._rows[row.name] = WriterRow.restore(row)
+        self._names = sorted(self._rows)
         self._transient.restore(list(self._rows), state.transient)
         for name in self._transient:
             self._count(self._shares, self._rows[name])
@@ -263,7 +267,7 @@ class WriterTable:
     @property
     def staged_bytes(self) -> int:
         """The charge of all open attempts of all writers."""
-        return sum(row.staged_bytes for row in self._rows.values())
+        return sum(self._rows[name].staged_bytes for name in {name for name, _ in self._open})
 
     def staged_bytes_with(self, command: Stage) -> int:
         """What the writer's run would have staged with this stage; 0 if it is staged already."""
@@ -278,9 +282,8 @@ class WriterTable:
 
     def open_epochs(self) -> Iterator[tuple[str, str, int]]:
         """(writer, run, epoch) of each open epoch."""
-        for row in self._rows.values():
-            for epoch in row.open_epochs:
-                yield row.name, row.run, epoch
+        for name, epoch in self._open:
+            yield name, self._rows[name].run, epoch
 
     def open_stages(self) -> Iterator[LogIndex]:
         """The entries of all open stages, ascending. The table must not change meanwhile."""
@@ -303,13 +306,13 @@ class WriterTable:
 
     def rows_after(self, writer: str, count_max: int) -> list[WriterRow]:
         """The first `count_max` rows with names above `writer`, by name. Must not be changed."""
-        names = heapq.nsmallest(count_max, (name for name in self._rows if name > writer))
-        return [self._rows[name] for name in names]
+        first = bisect_right(self._names, writer)
+        return [self._rows[name] for name in self._names[first : first + count_max]]
 
     def digest_into(self, digest: StateDigest) -> None:
         """Write every row into `digest`, by writer, and the tables of ages and forgotten names."""
         digest.number(len(self._rows))
-        for name in sorted(self._rows):
+        for name in self._names:
             self._rows[name].digest_into(digest)
         digest.number(len(self._transient))
         for name in self._transient:
@@ -384,6 +387,7 @@ class WriterTable:
         row = self._rows.get(key.writer)
         if row is None:
             row = self._rows[key.writer] = WriterRow(key.writer)
+            insort(self._names, key.writer)
         assert index > row.last_index
         row.last_index = index
         row.streaming = key.streaming
@@ -423,6 +427,7 @@ class WriterTable:
         for epoch in list(row.open_epochs):
             self._drop_epoch(row, epoch)
         del self._rows[row.name]
+        del self._names[bisect_left(self._names, row.name)]
         self._transient.drop(row.name)
         self._shares.drop(row.name)
         self._lasting.drop(row.name)

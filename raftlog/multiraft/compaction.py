@@ -351,8 +351,8 @@ class Compactions:
             # Some were trimmed after the point, and their sizes are forgotten.
             needed = local.replica.log.byte_count
         else:
-            positions = machine.byte_index(start).positions
-            needed = positions[-1] - positions[0]
+            index = machine.byte_index(start)
+            needed = index.positions[-1] - index.positions[index.first]
         last = image.history[-1] if image.history else None
         if last and last.end > point.log_start and last.record_bytes < SMALL_FILE_BYTES:
             needed += last.byte_count  # it may be written again

@@ -34,7 +34,7 @@ from raftlog.image.manifest import Image
 from raftlog.image.open_image import OpenImage
 from raftlog.image.outvoted import NEVER_OUTVOTED, Outvoted
 from raftlog.image.stages_file import StagesFile
-from raftlog.machines.byte_index import joined
+from raftlog.machines.byte_index import ByteIndex
 from raftlog.machines.commands import Command, TopicInfo
 from raftlog.machines.contract import StateMachine
 from raftlog.machines.group_info import ControllerInfo, GroupInfo, label_of, words_for
@@ -392,23 +392,12 @@ class LocalReplica:
             partial(entries.check_entry, extent.index),
         )
 
-    def split(
-        self, start: Offset, end: Offset, pieces_max: int
-    ) -> tuple[tuple[Offset, ...], tuple[int, ...]]:
-        """[start, end) split at stored batches into pieces of about equal bytes; see `ByteIndex`.
-
-        `start` is not trimmed and `end` not above the high-water mark. Raises `CorruptFile`.
-        """
-        history_end = self.image.manifest.history_end
-        parts = []
-        offset = start
-        while offset < min(end, history_end):
-            file = self.image.history_file_with(offset)
-            parts.append(file.byte_index())
-            offset = file.info.end
-        if end > history_end or not parts:
-            parts.append(self.topic_machine.byte_index(max(start, history_end)))
-        return joined(parts).split(start, end, pieces_max)
+    def byte_index_at(self, offset: Offset) -> ByteIndex:
+        """Where bytes lie in the history file that holds the record at `offset`, or in the log from
+        it on. `offset` is not trimmed and not above the high-water mark. Raises `CorruptFile`."""
+        if offset < self.image.manifest.history_end:
+            return self.image.history_file_with(offset).byte_index()
+        return self.topic_machine.byte_index(offset)
 
     def offset_at(self, timestamp_us: int) -> Offset:
         """The first offset whose record has this timestamp or a later one; the high-water mark if

@@ -36,7 +36,6 @@ from raftlog.machines.commands import ReportPlacement, TopicInfo
 from raftlog.machines.group_info import ControllerInfo, GroupInfo
 from raftlog.machines.kv import SYSTEM_PREFIX
 from raftlog.machines.kv_commands import KeyChange, KeyValue
-from raftlog.machines.outcomes import Refused
 from raftlog.multiraft.replicas import NodeReplicas
 from raftlog.server.rights import Rights, refusal
 from raftlog.wire import calls, reader_positions
@@ -185,9 +184,9 @@ class Allowed:
             name = QueryNote.decode(key, value).topic
         except StoredValueInvalid:
             return EVERYTHING
-        found = self._replicas.controller.topic(name)
+        found = self._replicas.controller.known_topic(name)
         incarnation = key.removeprefix(QUERIES_PREFIX).partition("/")[0]
-        if isinstance(found, Refused) or found.incarnation != incarnation:
+        if found is None or found.incarnation != incarnation:
             return EVERYTHING
         return topic_named(name)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from weakref import WeakValueDictionary
 
+from raftlog.machines.commands import TopicInfo
 from raftlog.multiraft.local_replica import StoredBatch
 from raftlog.server.calling import principal
 
@@ -21,6 +22,12 @@ other callers. A unit is a node of a predicate that is judged, about 1.5 us."""
 PERIOD_S = 0.005
 """Python's threads ask each other for its lock so often. No setting: it belongs to the work."""
 
+WORK_PER_WAKE = 20
+"""What it takes to wake a watch, also if it finds nothing for its caller."""
+
+WORK_PER_GROUP = 20
+"""What it takes to show a group, and whether its caller may see it."""
+
 
 class FairScans:
     """What the callers of one node spend; those without an identity are one. A scan awaits `begin`
@@ -28,7 +35,8 @@ class FairScans:
 
     def __init__(self) -> None:
         self._spent: dict[str, int] = {}
-        """By caller, in this period. A period begins with the first work after the last one."""
+        """By caller, in this period, with what it did too much before. A period begins with the
+        first work after the last one."""
         self._period_over = asyncio.Event()
         self._pieces: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._calls: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -60,9 +68,18 @@ class FairScans:
         return self._spent.get(who, 0) >= PERIOD_WORK_MAX
 
     def _end_period(self) -> None:
-        self._spent.clear()
+        """What a caller did above its share counts in the next period."""
+        left = {who: work - PERIOD_WORK_MAX for who, work in self._spent.items()}
+        self._spent = {who: work for who, work in left.items() if work > 0}
+        if self._spent:
+            asyncio.get_running_loop().call_later(PERIOD_S, self._end_period)
         self._period_over.set()
         self._period_over = asyncio.Event()
+
+
+def topic_work(topic: TopicInfo) -> int:
+    """What it takes to show a topic with its columns."""
+    return WORK_PER_GROUP + 2 * (len(topic.schema.fields) + len(topic.schema.former))
 
 
 def batch_work(batch: StoredBatch) -> int:

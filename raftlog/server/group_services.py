@@ -10,6 +10,7 @@ from raftlog.core.types import NO_INDEX, NOBODY, Entry, LogIndex, NodeId, Term
 from raftlog.errors import CorruptFile, IndexOverflow, IndexUnderflow, MalformedRequest
 from raftlog.image.snapshot_file import SnapshotRead
 from raftlog.multiraft.group_events import GroupEvent, LeaderChanged, StateChanged, VotersChanged
+from raftlog.server.fair_scans import PERIOD_WORK_MAX, WORK_PER_WAKE, FairScans
 from raftlog.server.node import Node
 from raftlog.server.refused import check_sense
 from raftlog.wire import group_calls as calls
@@ -18,8 +19,9 @@ from raftlog.wire import group_calls as calls
 class GroupServices:
     """Every method may raise any `RaftlogError`."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, scans: FairScans) -> None:
         self._node = node
+        self._scans = scans
 
     async def get_last_applied(self, call: calls.GetLastApplied) -> calls.LastApplied:
         """How far the group is applied, by a read round of its leader (ReadIndex)."""
@@ -45,6 +47,7 @@ class GroupServices:
         """Committed entries of this node's log."""
         if call.entries_max < 1:
             raise MalformedRequest(call="GetEntries", what=f"entries_max is {call.entries_max}")
+        await self._scans.begin()
         local = self._node.group_here(call.group)
         log = local.replica.log
         first = LogIndex(log.base_index + 1)
@@ -60,6 +63,7 @@ class GroupServices:
         except CorruptFile as damage:
             self._node.multiraft.repairs.met(local, damage)
             raise
+        self._scans.spend(PERIOD_WORK_MAX)
         return calls.EntriesReply(
             first_index=first, commit_index=committed, entries=tuple(map(_logged, found))
         )
@@ -103,6 +107,8 @@ class GroupServices:
         end_s = asyncio.get_running_loop().time() + call.seconds
         try:
             while True:
+                await self._scans.begin()
+                self._scans.spend(WORK_PER_WAKE)
                 for event in watcher.take():
                     yield self._told(event), b""
                 async with asyncio.timeout_at(end_s):

@@ -34,7 +34,7 @@ from raftlog.machines.validity import problem_of_key_write
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.server.allowed import Allowed
 from raftlog.server.calling import caller, principal
-from raftlog.server.fair_scans import PERIOD_WORK_MAX, FairScans
+from raftlog.server.fair_scans import PERIOD_WORK_MAX, WORK_PER_WAKE, FairScans
 from raftlog.server.group_services import problem_of_seconds
 from raftlog.server.node import Node
 from raftlog.server.placing import PlacingServices
@@ -153,6 +153,7 @@ class KvServices:
         if not command.key.startswith(grant_keys.KEY_PREFIX):
             return await self._written(local, command)
         async with self._granting:
+            await self._scans.begin()
             await self._node.read_barrier(local)
             self._check_grant(local, command)
             return await self._written(local, command)
@@ -162,6 +163,7 @@ class KvServices:
         `StoredValueInvalid`, `Forbidden`."""
         index = local.replica.applied_index
         keys = list(local.kv_machine.pairs(grant_keys.KEY_PREFIX, "", "", index))
+        self._scans.spend(_WORK_PER_KEY * len(keys))
         _, resource = grant_keys.names_of(command.key)
         self._allowed.rights.check_change(caller(), grants_of(keys), resource)
 
@@ -226,7 +228,8 @@ class KvServices:
             _check_agreed(local)
             _check_known(local, seen)
             applied = local.replica.applied_index
-            self._scans.spend(min(applied - seen, CHANGES_KEPT) // _CHANGES_PER_WORK)
+            passed = min(applied - seen, CHANGES_KEPT)
+            self._scans.spend(WORK_PER_WAKE + passed // _CHANGES_PER_WORK)
             found = local.kv_machine.changes(seen, call.prefix)
             seen = applied
             changes = await self._seen_changes(found)

@@ -30,6 +30,7 @@ from raftlog.machines.outcomes import (
 )
 from raftlog.machines.placements import Placement
 from raftlog.placement import REPLICAS_DEFAULT, Held, chosen, load_of
+from raftlog.server.fair_scans import WORK_PER_GROUP, FairScans
 from raftlog.server.node import Node
 from raftlog.server.refused import accepted, check_address
 from raftlog.wire import placing_calls as calls
@@ -38,8 +39,9 @@ from raftlog.wire import placing_calls as calls
 class PlacingServices:
     """Every method may raise any `RaftlogError`."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, scans: FairScans) -> None:
         self._node = node
+        self._scans = scans
         self._replicas = node.multiraft.replicas
 
     @property
@@ -95,9 +97,11 @@ class PlacingServices:
     async def describe_placements(self, _: calls.DescribePlacements) -> calls.PlacementsReply:
         """What is where as of now, linearizable."""
         await self._node.read_barrier(self._replicas.of_controller)
+        await self._scans.begin()
         controller = self._controller
         made = [(CONTROLLER_GROUP, "", self._controller_voters())]
         made += [(info.group, label_of(info), info.voters) for info in controller.groups()]
+        self._scans.spend(WORK_PER_GROUP * len(made))
         groups = []
         for group, name, voters in sorted(made):
             found = controller.placements.get(group, Placement(voters, 0, 0, voters))

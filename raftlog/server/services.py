@@ -24,6 +24,7 @@ from raftlog.errors import (
     RaftlogError,
     TooMany,
 )
+from raftlog.machines.byte_index import ByteIndex, JoinedIndex
 from raftlog.machines.commands import (
     AbortEpoch,
     AlterSchema,
@@ -41,6 +42,7 @@ from raftlog.machines.commands import (
     TopicInfo,
     Trim,
 )
+from raftlog.machines.limits import NAME_CHARACTERS_MAX, NAMES_COMPARED_MAX
 from raftlog.machines.outcomes import (
     Appended,
     EpochAborted,
@@ -73,7 +75,13 @@ from raftlog.predicates.predicate import NODES_MAX, node_count
 from raftlog.server import views
 from raftlog.server.allowed import Allowed
 from raftlog.server.calling import caller, principal
-from raftlog.server.fair_scans import PERIOD_WORK_MAX, FairScans, batch_work
+from raftlog.server.fair_scans import (
+    PERIOD_WORK_MAX,
+    WORK_PER_GROUP,
+    FairScans,
+    batch_work,
+    topic_work,
+)
 from raftlog.server.group_services import GroupServices
 from raftlog.server.key_reads import KeyReads
 from raftlog.server.kv_services import KvServices
@@ -88,6 +96,18 @@ from raftlog.server.rights import Rights
 from raftlog.wire import calls
 from raftlog.wire.reader_positions import KEY_PREFIX as POSITIONS_PREFIX
 
+_WORK_PER_PART = 200
+_WORK_PER_PIECE = 2
+"""What it takes to open a history file and read its index, and to find where a piece of a range
+begins, as `FairScans` counts work."""
+
+_WORK_PER_CHARACTER = 4
+"""What it takes to compare a name that is not known with a topic's, for each of its characters."""
+
+_WORK_PER_WRITER = 5
+_BYTES_PER_WORK = 1024
+"""What a writer's row and bytes of an answer take."""
+
 
 class Services:
     """The calls of one node. Every method may raise any `RaftlogError`."""
@@ -98,11 +118,11 @@ class Services:
         self.rights = rights
         self.meters = meters
         self._multiraft = node.multiraft
-        self.placing = PlacingServices(node)
         self._limits = node.settings.server
-        self.groups = GroupServices(node)
         self.allowed = Allowed(rights, node.multiraft.replicas, node.not_here)
         self._scans = FairScans()
+        self.groups = GroupServices(node, self._scans)
+        self.placing = PlacingServices(node, self._scans)
         self.kv = KvServices(node, self.placing, self.allowed, self._scans)
         self.keys = KeyReads(node, self.kv)
         node.positions = partial(self.keys.read, POSITIONS_PREFIX)
@@ -181,9 +201,9 @@ class Services:
         asked = topic_named(call.name)
         if call.if_not_exists:
             await self._node.read_barrier(self._multiraft.replicas.of_controller)
-            found = self._multiraft.replicas.controller.topic(call.name)
+            found = self._multiraft.replicas.controller.known_topic(call.name)
             # Who may not know of the topic is refused as if there were none.
-            if not isinstance(found, Refused) and self.rights.allow(caller(), None, asked):
+            if found is not None and self.rights.allow(caller(), None, asked):
                 if not self.rights.allow(caller(), Right.CREATE, asked):
                     self.rights.require(caller(), Right.WRITE, asked)
                 existed = found.incarnation != call.incarnation
@@ -233,15 +253,22 @@ class Services:
         """The topic as of now, linearizable; or as this node knows it. Raises `TopicNotFound`."""
         if not call.any_node:
             await self._node.read_barrier(self._multiraft.replicas.of_controller)
-        found = self._multiraft.replicas.controller.topic(call.name)
+        await self._scans.begin()
+        controller = self._multiraft.replicas.controller
+        found = controller.topic(call.name)
         if isinstance(found, Refused):
+            compared = min(len(controller.topics()), NAMES_COMPARED_MAX)
+            characters = min(len(call.name), NAME_CHARACTERS_MAX)
+            self._scans.spend(_WORK_PER_CHARACTER * characters * compared)
             raise error_of(found)
         return calls.TopicReply(topic=self._as_placed(found))
 
     async def list_topics(self, _: calls.ListTopics) -> calls.TopicsReply:
         """All topics as of now, linearizable."""
         await self._node.read_barrier(self._multiraft.replicas.of_controller)
+        await self._scans.begin()
         topics = self._multiraft.replicas.controller.topics()
+        self._scans.spend(sum(map(topic_work, topics)))
         return calls.TopicsReply(topics=tuple(map(self._as_placed, topics)))
 
     def _as_placed(self, topic: TopicInfo) -> TopicInfo:
@@ -250,7 +277,10 @@ class Services:
 
     async def watch_groups(self, call: calls.WatchGroups) -> calls.NodeView:
         """This node's own replicas, as they stand."""
-        return self._view(set(call.groups))
+        await self._scans.begin()
+        view = self._view(set(call.groups))
+        self._scans.spend(WORK_PER_GROUP * len(self._multiraft.replicas))
+        return view
 
     async def scrub(self, call: calls.ScrubCall) -> calls.NodeView:
         """Begin to scrub this node's own replicas."""
@@ -374,11 +404,19 @@ class Services:
             row = machine.writer(call.writer)
             one = () if row is None else (views.writer_view(row),)
             return calls.WritersReply(writers=one, more=False)
-        page = calls.WRITERS_PER_PAGE_MAX
-        rows = machine.writers_after(call.after, page + 1)
-        return calls.WritersReply(
-            writers=tuple(views.writer_view(row) for row in rows[:page]), more=len(rows) > page
+        await self._scans.begin()
+        rows = self._here(call.group, call.incarnation).topic_machine.writers_after(
+            call.after, calls.WRITERS_PER_PAGE_MAX + 1
         )
+        found: list[calls.WriterView] = []
+        byte_count = 0
+        for row in rows[: calls.WRITERS_PER_PAGE_MAX]:
+            if byte_count >= calls.WRITER_BYTES_PER_PAGE_MAX:
+                break
+            found.append(views.writer_view(row))
+            byte_count += views.text_bytes(row)
+        self._scans.spend(_WORK_PER_WRITER * len(found) + byte_count // _BYTES_PER_WORK)
+        return calls.WritersReply(writers=tuple(found), more=len(rows) > len(found))
 
     async def remove_writer(self, call: calls.RemoveWriterCall) -> WriterRemoved:
         """Forget a writer row."""
@@ -442,9 +480,26 @@ class Services:
         _check_not_trimmed(local.topic_machine, call.start)
         if call.where:
             return await self._matching(call, local)
-        with self._telling_damage(local):
-            offsets, sizes = local.split(call.start, call.end, call.pieces_max)
-        return calls.RangeSizes(offsets=tuple(offsets), body_bytes=tuple(sizes))
+        return await self._split(call, local)
+
+    async def _split(self, call: calls.ReadSizes, local: LocalReplica) -> calls.RangeSizes:
+        """How the bytes of a range lie, which is not empty."""
+        image = local.image.manifest
+        parts: list[ByteIndex] = []
+        position = call.start
+        while position < call.end:
+            await self._scans.begin()
+            if image is not local.image.manifest:  # its files may hold other ranges
+                image, parts, position = local.image.manifest, [], call.start
+            self._check_still_read(call, local, position)
+            with self._telling_damage(local):
+                parts.append(local.byte_index_at(position))
+            position = Offset(parts[-1].offsets[-1])
+            self._scans.spend(_WORK_PER_PART)
+        await self._scans.begin()
+        offsets, sizes = JoinedIndex(parts).split(call.start, call.end, call.pieces_max)
+        self._scans.spend(_WORK_PER_PIECE * len(offsets))
+        return calls.RangeSizes(offsets=offsets, body_bytes=sizes)
 
     async def _matching(self, call: calls.ReadSizes, local: LocalReplica) -> calls.RangeSizes:
         """How the bytes of a range lie, and where no record can match the predicates."""
@@ -488,16 +543,21 @@ class Services:
     def _batch_at(
         self, call: calls.ReadCall | calls.ReadSizes, local: LocalReplica, position: Offset
     ) -> StoredBatch:
-        """The next batch of a call that takes several turns of the loop. Since the last one the
-        topic may have been deleted or trimmed, the state found wrong, and what was in the log may
-        be in history."""
+        """The next batch of a call that takes several turns of the loop."""
+        self._check_still_read(call, local, position)
+        with self._telling_damage(local):
+            return local.batch_at(position)
+
+    def _check_still_read(
+        self, call: calls.ReadCall | calls.ReadSizes, local: LocalReplica, position: Offset
+    ) -> None:
+        """Since the last turn of the loop the topic may have been deleted or trimmed, the state
+        found wrong, and what was in the log may be in history."""
         self._multiraft.replicas.of_topic(call.group, call.incarnation)
         local.require_agreed(position, call.end)
         machine = local.topic_machine  # another one, if the replica took an image meanwhile
         _check_not_trimmed(machine, position)
         assert call.end <= machine.high_water_mark, "nothing at or above the mark is ever read"
-        with self._telling_damage(local):
-            return local.batch_at(position)
 
     @contextmanager
     def _telling_damage(self, local: LocalReplica) -> Iterator[None]:

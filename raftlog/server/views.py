@@ -99,6 +99,12 @@ def writer_view(row: WriterRow) -> WriterView:
     )
 
 
+def text_bytes(row: WriterRow) -> int:
+    """The bytes of the texts in a row's view."""
+    texts = (row.name, row.owner, row.query_id, row.run, row.plan, row.stream)
+    return sum(len(text.encode()) for text in texts)
+
+
 def _role(local: LocalReplica) -> str:
     if local.observing:
         return "observer"

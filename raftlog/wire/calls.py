@@ -77,9 +77,8 @@ from raftlog.wire.placing_calls import (
 from raftlog.wire.runs import Runs
 
 READ_PIECES_MAX = 10_000
-"""Pieces that a range of records may be split into. More tasks than any Spark stage should have,
-and what a node finds within some 10 ms of its loop. Clients and nodes share it, so it is no
-setting."""
+"""Pieces that a range of records may be split into: more tasks than any Spark stage should have,
+and some 20 ms of a node's loop. Clients and nodes share it, so it is no setting."""
 
 
 # ---------------------------------------------------------------- the cluster
@@ -522,7 +521,8 @@ class NodeView:
 
 
 WRITERS_PER_PAGE_MAX = 1_000
-"""Rows in one `WritersReply`, at most."""
+WRITER_BYTES_PER_PAGE_MAX = 1024 * 1024
+"""Rows in one `WritersReply`, and bytes of their texts, which the last row may exceed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

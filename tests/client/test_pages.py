@@ -102,6 +102,15 @@ ENDLESS_WRITERS: dict[str, Callable[[], Iterator[WritersReply]]] = {
 }
 
 
+def test_a_scan_of_writers_goes_on_after_a_page_of_few() -> None:
+    """Long texts fill a page."""
+    last = WritersReply(writers=writers("d").writers, more=False)
+    replies = iter((writers("a"), writers("b", "c"), last))
+    handlers = {LIST_WRITERS.name: unary(lambda _: encode_reply(LIST_WRITERS, next(replies)))}
+    with client_of(handlers) as client:
+        assert [each.writer for each in client.writers.scan(TOPIC)] == ["a", "b", "c", "d"]
+
+
 @pytest.mark.parametrize("pages", ENDLESS_WRITERS)
 def test_a_scan_of_writers_ends(pages: str) -> None:
     replies = ENDLESS_WRITERS[pages]()

@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raftlog.machines.byte_index import ByteIndex
+from raftlog.machines.byte_index import ByteIndex, JoinedIndex
 from raftlog.spark.limits import FINENESS, NONE, Limits, admitted, due, share
 
 PIECES_MAX = 4
@@ -31,7 +31,7 @@ class Topics:
 
     def sizes_of(self, topic, start, end):
         self.asked += 1
-        return self.blocks[topic].split(start, end, PIECES_MAX)
+        return JoinedIndex([self.blocks[topic]]).split(start, end, PIECES_MAX)
 
     def bytes_of(self, topic, count):
         return self.blocks[topic].position_of(count)

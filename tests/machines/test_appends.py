@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from raftlog.core.types import LogIndex, Offset
+from raftlog.machines.byte_index import JoinedIndex
 from raftlog.machines.commands import (
     AbortEpoch,
     Append,
@@ -135,15 +136,16 @@ def test_no_query_reaches_beyond_the_high_water_mark(start: int, end: int) -> No
     scene.stage_all(key(0), "a", 5)
     with pytest.raises(AssertionError):
         scene.machine.extents_between(Offset(start), Offset(end))
+    index = JoinedIndex([scene.machine.byte_index(Offset(0))])
     with pytest.raises(AssertionError):
-        scene.machine.byte_index(Offset(start)).split(Offset(start), Offset(end), 2)
+        index.split(Offset(start), Offset(end), 2)
 
 
 def test_a_range_is_split_at_extents_into_pieces_of_about_equal_bytes() -> None:
     scene = Scene()
     for sequence, size in enumerate((100, 100, 100, 300, 100, 100)):
         scene.append(sequence, scene.new_batch(10, body_bytes=size))
-    split = scene.machine.byte_index(Offset(0)).split
+    split = JoinedIndex([scene.machine.byte_index(Offset(0))]).split
     assert split(Offset(0), Offset(60), 1) == ((0, 60), (800,))
     assert split(Offset(0), Offset(60), 2) == ((0, 40, 60), (600, 200))
     assert split(Offset(0), Offset(60), 4) == ((0, 20, 40, 60), (200, 400, 200))
@@ -165,7 +167,8 @@ def _covers_its_range_once(seed: int) -> None:
         scene.append(sequence, scene.new_batch(random.randrange(1, 9), body_bytes=size))
     end = scene.machine.high_water_mark
     pieces_max = random.choice((1, 2, 3, 10, 10**12))
-    offsets, sizes = scene.machine.byte_index(Offset(0)).split(Offset(0), end, pieces_max)
+    index = JoinedIndex([scene.machine.byte_index(Offset(0))])
+    offsets, sizes = index.split(Offset(0), end, pieces_max)
     assert (offsets[0], offsets[-1]) == (0, end)
     assert list(offsets) == sorted(set(offsets))
     assert len(sizes) == len(offsets) - 1 <= pieces_max

@@ -18,6 +18,7 @@ import pytest
 from raftlog.core.membership import Membership, MembershipAt
 from raftlog.core.types import LogIndex, NodeId, Offset
 from raftlog.errors import LogFromNewerVersion, MalformedRequest
+from raftlog.machines.byte_index import JoinedIndex
 from raftlog.machines.commands import (
     AlterTopic,
     Append,
@@ -295,12 +296,12 @@ def test_extents_dropped_or_trimmed_change_no_reader_in_the_middle_of_them() -> 
     machine.drop_extents_before(machine.high_water_mark)
     assert machine.extents_start == machine.high_water_mark == 110
     assert list(machine.extents_between(Offset(110), Offset(110))) == []
-    assert machine.byte_index(Offset(110)).split(Offset(110), Offset(110), 5) == ((110,), ())
+    before = machine.byte_index(Offset(110))
+    assert JoinedIndex([before]).split(Offset(110), Offset(110), 5) == ((110,), ())
     scene.append(11, scene.new_batch(5))
-    assert machine.byte_index(Offset(110)).split(Offset(110), Offset(115), 5) == (
-        (110, 115),
-        (1000,),
-    )
+    assert machine.byte_index(Offset(115)).positions is before.positions, "no copy"
+    for index in (before, machine.byte_index(Offset(110))):
+        assert JoinedIndex([index]).split(Offset(110), Offset(115), 5) == ((110, 115), (1000,))
 
 
 EXTENT = {

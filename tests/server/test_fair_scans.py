@@ -59,6 +59,24 @@ def test_small_pieces_share_an_iteration():
     assert scene.pieces == dict.fromkeys(range(SCANS), PIECES)
 
 
+def test_what_a_piece_takes_above_its_share_counts_in_the_next_periods():
+    class Counting(FairScans):
+        periods = 0
+
+        def _end_period(self) -> None:
+            self.periods += 1
+            super()._end_period()
+
+    async def run() -> int:
+        scans = Counting()
+        await scans.begin()
+        scans.spend(4 * PERIOD_WORK_MAX)
+        await scans.begin()
+        return scans.periods
+
+    assert asyncio.run(run()) == 4
+
+
 def test_a_caller_does_not_wait_for_another_one():
     scene = Scene()
     heavy = ("token:eve", SCANS, PERIOD_WORK_MAX)

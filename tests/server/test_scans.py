@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -15,23 +18,32 @@ from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.config import AuthSettings, Settings
 from raftlog.core.ready import Role
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex, NodeId, Offset
+from raftlog.errors import TopicNotFound
 from raftlog.image import history_file
+from raftlog.machines.byte_index import JoinedIndex
+from raftlog.machines.commands import EpochKey
+from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.group_info import CONTROLLER
+from raftlog.machines.kv import KvMachine
 from raftlog.machines.kv_commands import ANY_VERSION
-from raftlog.multiraft.local_replica import StoredBatch
+from raftlog.multiraft.group_events import Watcher
+from raftlog.multiraft.local_replica import LocalReplica, StoredBatch
 from raftlog.predicates.predicate import NODES_MAX, Compare, Or
-from raftlog.server.allowed import Allowed
+from raftlog.server import views
+from raftlog.server.allowed import NEEDS, Allowed
 from raftlog.server.compactor import Compactor
-from raftlog.server.fair_scans import PERIOD_WORK_MAX
+from raftlog.server.fair_scans import PERIOD_WORK_MAX, WORK_PER_WAKE
+from raftlog.server.group_services import GroupServices
 from raftlog.server.kv_services import KvServices
 from raftlog.server.matching import Matching
 from raftlog.server.meters import Meters
 from raftlog.server.node import Node
+from raftlog.server.placing import PlacingServices
 from raftlog.server.rights import Rights
 from raftlog.server.services import Services
 from raftlog.storage.folder import DataFolder
 from raftlog.transport.peer_channels import PeerChannels
-from raftlog.wire import calls, kv_calls
+from raftlog.wire import calls, group_calls, kv_calls
 from raftlog.wire.codec import decode_description, encode_reply
 from tests.multiraft.compaction_scene import Scene, topic_of
 from tests.storage.memory import MemoryFileSystem
@@ -168,6 +180,81 @@ def test_many_calls_that_decode_many_runs_share_out_loop_iterations(
     assert max(decoded.counts.values()) * RECORDS // 4 <= 2 * PERIOD_WORK_MAX
 
 
+@pytest.fixture(scope="module")
+def logged() -> MemoryFileSystem:
+    """A node's disk with a topic whose records are in the log."""
+    scene = Scene(segment_bytes=1 << 20)
+    scene.write(RECORDS, at_once=True)
+    scene.store.make_group(CONTROLLER).log.close()
+    scene.fs.crash()
+    return scene.fs
+
+
+def split(services: Services, end: int) -> Coroutine[Any, Any, calls.RangeSizes]:
+    call = calls.ReadSizes(
+        group=TOPIC.group, incarnation=TOPIC.incarnation, start=Offset(0), end=Offset(end),
+        mark=Offset(end), pieces_max=calls.READ_PIECES_MAX,
+    )  # fmt: skip
+    return services.read_sizes(call)
+
+
+def test_many_splits_share_out_loop_iterations(
+    logged: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pieces = Iterations()
+    monkeypatch.setattr(JoinedIndex, "split", pieces.noting(JoinedIndex.split))
+
+    async def work(node: Node, services: Services) -> None:
+        await led(node, TOPIC.group)
+        found = await pieces.all(*(split(services, RECORDS) for _ in range(CALLS)))
+        assert {each.offsets for each in found} == {tuple(range(RECORDS + 1))}
+
+    asyncio.run(served(logged, work))
+    assert pieces.counts.total() == CALLS
+    assert max(pieces.counts.values()) == 1
+
+
+def test_many_splits_open_files_of_history_by_turns(
+    disk: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Iterations()
+    noted = opened.noting(LocalReplica.byte_index_at)
+    monkeypatch.setattr(LocalReplica, "byte_index_at", noted)
+
+    async def work(node: Node, services: Services) -> None:
+        await led(node, TOPIC.group)
+        await opened.all(*(split(services, RECORDS + LOGGED) for _ in range(CALLS)))
+
+    asyncio.run(served(disk, work))
+    assert opened.counts.total() == 2 * CALLS, "a file of history, and the log"
+    assert max(opened.counts.values()) <= CALLS // 2
+
+
+def test_a_split_begins_again_when_a_new_image_holds_what_it_has_not_reached(
+    disk: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[int] = []
+    original = LocalReplica.byte_index_at
+
+    def noted(self: LocalReplica, offset: Offset) -> Any:
+        opened.append(offset)
+        found = original(self, offset)
+        if len(opened) == 1:
+            self.take_image(replace(self.image.manifest))
+        return found
+
+    monkeypatch.setattr(LocalReplica, "byte_index_at", noted)
+
+    async def work(node: Node, services: Services) -> None:
+        await led(node, TOPIC.group)
+        sizes = await split(services, RECORDS + LOGGED)
+        assert sizes.offsets[:2] == (0, RECORDS), "a row group"
+        assert sizes.offsets[-1] == RECORDS + LOGGED
+
+    asyncio.run(served(disk, work))
+    assert opened == [0, 0, RECORDS]
+
+
 def test_splits_of_one_caller_are_served_one_after_another(
     disk: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,6 +318,170 @@ def test_many_watches_share_out_loop_iterations(monkeypatch: pytest.MonkeyPatch)
     asyncio.run(served(empty_disk(), work))
     assert judged.counts.total() == watches * changes
     assert max(judged.counts.values()) < changes
+
+
+SHARED = frozenset(
+    "DescribeTopic ListTopics DescribePlacements WatchGroups Read ReadSizes FindOffset ListWriters"
+    " PutKey DeleteKey ReadKeys WatchKeys GetEntries WatchEvents".split()
+)
+"""Calls whose work depends on what a node holds, so that a small request may take much of it. Of
+writes of keys, these are grants."""
+BOUNDED = frozenset(
+    # A few searches.
+    "DescribeCluster ReadHighWaterMark OpenKv GetLastApplied GetServers"
+    # An entry of the log, which takes as much as the request has bytes.
+    " CreateTopic AlterTopic AlterSchema DeleteTopic Append Stage CommitEpoch AbortEpoch Trim"
+    " RemoveWriter SetWriterOwner OpenSession"
+    # As these, and only with the right `cluster`.
+    " RegisterNode AddNode SetParents SetDuty RetireNode PlaceGroup ReportPlacement"
+    " TransferLeadership Scrub"
+    # Another thread reads a part of bounded size.
+    " GetState".split()
+)
+"""Calls whose work is bounded by their request."""
+
+
+def methods_of(*classes: type) -> dict[str, str]:
+    """The sources of the classes' own methods, by name."""
+    return {
+        name: inspect.getsource(method)
+        for each in classes
+        for name, method in vars(each).items()
+        if inspect.isfunction(method)
+    }
+
+
+def begins(name: str, methods: dict[str, str]) -> bool:
+    """Whether a method, or one of its class that it calls, asks for its share of the loop."""
+    source = methods.get(name, "")
+    called = set(re.findall(r"self\.(\w+)\(", source)) - {name}
+    return "_scans.begin()" in source or any(begins(each, methods) for each in called)
+
+
+@pytest.mark.parametrize("call", NEEDS)
+def test_every_call_shares_out_the_loop_or_does_bounded_work(call: str) -> None:
+    """A new call belongs into one of the lists."""
+    methods = methods_of(Services, PlacingServices, GroupServices, KvServices)
+    name = re.sub("(?<!^)(?=[A-Z])", "_", call).lower()
+    assert name in methods
+    assert (call in SHARED, call in BOUNDED) == (begins(name, methods), not begins(name, methods))
+
+
+WIDE = "\N{GRINNING FACE}"
+"""Four bytes."""
+WRITERS = 90
+"""Rows of some 12 KiB."""
+
+
+async def with_writers(services: Services) -> None:
+    """Give the topic the writers."""
+    for number in range(WRITERS):
+        key = EpochKey(
+            writer=f"w{number:03}", query_id=1000 * WIDE, run=1000 * WIDE, epoch=0, streaming=True
+        )
+        call = calls.CommitEpochCall(
+            group=TOPIC.group, incarnation=TOPIC.incarnation, key=key, attempts=(),
+            schema_version=1, keep_on_mismatch=False, create_writer=True, transient_writer=False,
+            plan=1000 * WIDE, overwrite=False,
+        )  # fmt: skip
+        await services.commit_epoch(call)
+
+
+def writers_after(services: Services, name: str) -> Coroutine[Any, Any, calls.WritersReply]:
+    call = calls.ListWriters(
+        group=TOPIC.group, incarnation=TOPIC.incarnation, after=name, writer=""
+    )
+    return services.list_writers(call)
+
+
+def test_a_page_of_writers_has_bounded_bytes_and_the_next_one_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown = Iterations()
+    monkeypatch.setattr(views, "writer_view", shown.noting(views.writer_view))
+
+    async def work(node: Node, services: Services) -> None:
+        await led(node, TOPIC.group)
+        await with_writers(services)
+        names: list[str] = []
+        more, pages = True, 0
+        while more:
+            page = await writers_after(services, names[-1] if names else "")
+            assert len(encode_reply(calls.LIST_WRITERS, page)) < (1 << 20) + (1 << 14)
+            names += [each.writer for each in page.writers]
+            more, pages = page.more, pages + 1
+        assert names == [f"w{number:03}" for number in range(WRITERS)]
+        assert pages == 2
+        await shown.all(*(writers_after(services, "") for _ in range(CALLS)))
+
+    scene = Scene(segment_bytes=1 << 20)
+    scene.store.make_group(CONTROLLER).log.close()
+    scene.fs.crash()
+    asyncio.run(served(scene.fs, work))
+    assert max(shown.counts.values()) <= 2 * WRITERS, "two pages"
+
+
+@pytest.mark.parametrize("of", ["keys", "events"])
+def test_watches_that_wake_for_nothing_share_out_loop_iterations(
+    of: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    woken = Iterations()
+    watches = 5 * PERIOD_WORK_MAX // WORK_PER_WAKE
+    monkeypatch.setattr(KvMachine, "changes", woken.noting(KvMachine.changes))
+    monkeypatch.setattr(Watcher, "take", woken.noting(Watcher.take))
+
+    async def work(node: Node, services: Services) -> None:
+        await led(node, CONTROLLER_GROUP)
+        [store] = (await services.kv.open_kv(kv_calls.OpenKv(create=True))).kvs
+        await led(node, store.group)
+
+        async def watch() -> None:
+            after = LogIndex(0)
+            if of == "keys":
+                keys = kv_calls.WatchKeys(group=store.group, prefix="k", after=after, seconds=0)
+                async for _ in services.kv.watch_keys(keys):
+                    pass
+            else:
+                events = group_calls.WatchEvents(group=store.group, after=after, seconds=0)
+                async for _ in services.groups.watch_events(events):
+                    pass
+
+        await woken.all(*(watch() for _ in range(watches)))
+
+    asyncio.run(served(empty_disk(), work))
+    assert woken.counts.total() >= watches
+    assert max(woken.counts.values()) <= PERIOD_WORK_MAX // WORK_PER_WAKE
+
+
+def test_topics_that_are_not_there_are_compared_by_turns(
+    disk: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To compare a name with all others takes long. Asked whether there is one to write to, a node
+    compares none."""
+    compared = Iterations()
+    noted = compared.noting(ControllerMachine._nearest)
+    monkeypatch.setattr(ControllerMachine, "_nearest", noted)
+    asked = PERIOD_WORK_MAX // 4
+
+    async def work(node: Node, services: Services) -> None:
+        await led(node, CONTROLLER_GROUP)
+        create = calls.CreateTopicCall(
+            name="absent", incarnation="i", schema=TOPIC.schema, if_not_exists=True, settings=(),
+            replicas=1,
+        )  # fmt: skip
+        assert await services.existing_topic(create) is None
+        assert not compared.counts
+        await services.create_topic(replace(create, name="there"))
+
+        async def describe() -> None:
+            with pytest.raises(TopicNotFound):
+                await services.describe_topic(calls.DescribeTopic(name="theer", any_node=True))
+
+        await compared.all(*(describe() for _ in range(asked)))
+
+    asyncio.run(served(empty_disk(), work))
+    assert compared.counts.total() == asked
+    assert max(compared.counts.values()) < asked // 4
 
 
 def test_times_are_found_in_history_files_and_the_log_by_one_row_group(

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from raftlog.core.raft import Raft
 from raftlog.core.types import CONTROLLER_GROUP, NOBODY, GroupId, NodeId, Offset
+from raftlog.machines.byte_index import JoinedIndex
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.rules import RULES_LATEST
 from tests.simulation.alterations import alter
@@ -421,7 +422,10 @@ class Simulation:
         for node in self.nodes.values():
             local = node.local(group)
             assert local is not None
-            bounds, byte_counts = local.split(Offset(start), Offset(mark), PIECES_MAX)
+            parts = [local.byte_index_at(Offset(start))]
+            while (reached := parts[-1].offsets[-1]) < mark:
+                parts.append(local.byte_index_at(Offset(reached)))
+            bounds, byte_counts = JoinedIndex(parts).split(Offset(start), Offset(mark), PIECES_MAX)
             if (bounds[0], bounds[-1]) != (start, mark) or list(bounds) != sorted(set(bounds)):
                 raise Violation(Promise.READS_BELOW_THE_MARK, f"{node.node} splits at {bounds}")
             if start == 0 and sum(byte_counts) != local.topic_machine.record_bytes:
