@@ -26,9 +26,12 @@ from raftlog.core.membership import Membership
 from raftlog.core.messages import (
     AppendRequest,
     EntryMessage,
+    EntryRequest,
     GroupDeleted,
     Heartbeat,
+    ImageChunkRequest,
     ImageMessage,
+    ImageRequest,
     NodeHeartbeat,
     PeerMessage,
     PullMessage,
@@ -86,6 +89,9 @@ user may set; these hold where the clock says too little, and no figure depends 
 APPLY_ENTRIES_MAX = 64
 """Entries applied of one group before it is another's turn: a millisecond or two of work, well
 within `server.turn_work_max_s`, which is the setting."""
+
+_TAKING = (EntryRequest, ImageRequest, ImageChunkRequest)
+"""By these a peer asks for what a replica stores."""
 
 
 class MultiRaft:
@@ -577,6 +583,8 @@ class MultiRaft:
                 self._observing.receive(message)
                 self._schedule_turn()
             elif (local := self.replicas.get(message.group)) is not None:
+                if isinstance(message, _TAKING) and not self._may_take(local, message):
+                    continue
                 if isinstance(message, ImageMessage):
                     self.images.receive(local, message)
                 elif isinstance(message, EntryMessage):
@@ -600,6 +608,14 @@ class MultiRaft:
         except AcknowledgedEntriesLost as lost:
             self.refusals.note(lost, self._ticks)
         self.mark_dirty(local.group)
+
+    def _may_take(self, local: LocalReplica, message: PeerMessage) -> bool:
+        try:
+            self.replicas.check_may_take(local, message.sender, type(message).__name__)
+        except PeerProtocolViolation as violation:
+            self.refusals.note(violation, self._ticks)
+            return False
+        return True
 
     def _group_deleted(self, message: GroupDeleted) -> None:
         try:

@@ -284,6 +284,25 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
             local.deleted_elsewhere = True
             self._effects.tell(GroupDeletedElsewhere(group=group, peer=peer))
 
+    def check_may_take(self, local: LocalReplica, peer: NodeId, kind: str) -> None:
+        """Raises `PeerProtocolViolation` unless the peer may have the replica's entries and files.
+
+        Members of the group may, by its own log or by its placement, and so may observers, which
+        hold every group. Every node holds the controller's group.
+        """
+        if (
+            local.group == CONTROLLER_GROUP
+            or peer in self.nodes.observers
+            or peer in local.raft.membership.members
+        ):
+            return
+        info = self.controller.info_of(local.group) or local.info
+        placed = self.controller.placements.get(local.group)
+        made = () if isinstance(info, ControllerInfo) else info.voters
+        if peer not in (made if placed is None else placed.voters + placed.former):
+            problem = "it is neither a member of the group nor an observer"
+            raise PeerProtocolViolation(group=local.group, peer=peer, kind=kind, problem=problem)
+
     def check_here(self, local: LocalReplica) -> None:
         """Raises `TopicRecreated` if the replica's group is gone, `NotLeader` if its replica is.
 
