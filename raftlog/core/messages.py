@@ -470,6 +470,9 @@ ImageMessage = ImageOffer | ImageRequest | ImageManifest | ImageChunkRequest | I
 EntryMessage = EntryRequest | EntryReply
 """What replicas say of damaged entries, past the core."""
 
+CopyRequest = EntryRequest | ImageRequest | ImageChunkRequest
+"""By these a replica asks another one for a copy of what it stores."""
+
 PullMessage = PullRequest | PulledEntries | PullDone
 """What observers and their parents say, past the core."""
 

@@ -2,9 +2,9 @@
 
 Two truths are kept apart. What is here is a *wish* with a generation. Which members a group really
 has, its own log says (`raftlog.core.membership`), and there the wish's generation is written with
-the change. The group's leader makes the change, step by step, and reports it when it is committed.
-Only then may a node that is not wanted any more remove its replica: until then its vote may count.
-A report is one node's word, so the node asks its replica's own log as well.
+the change. The group's leader makes the change, step by step, and its new voters report it when it
+is committed. Only then may a node that is not wanted any more remove its replica: until then its
+vote may count. Reports may be false, so the node asks its replica's own log as well.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Placement(NamedTuple):
     generation: int
     """How often it was placed elsewhere."""
     reached: int
-    """The generation that the group's leader reported last."""
+    """The generation that the group's voters reported last."""
     former: tuple[NodeId, ...]
     """Where the group was when `reached` was reported: a change can be taken back to there."""
 

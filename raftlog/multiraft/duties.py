@@ -28,7 +28,8 @@ _REPORT_HEARTBEATS = 10
 
 
 class LeaderDuties:
-    """Of the groups that a node leads; which these are, is asked each time."""
+    """Of the groups that a node leads; which these are, is asked each time. Changes of members are
+    reported by every voter."""
 
     def __init__(
         self,

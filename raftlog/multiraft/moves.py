@@ -5,9 +5,11 @@ own log. A leader whose node has not heard of the latest wish does nothing that 
 the generation in the group's log tells.
 
 The steps: those that are to vote learn first; when they have the log, the voters change; when that
-is committed, the leader reports it. Members that leave learn until their replicas are gone: a node
-removes its replica only when its own log says that the group is elsewhere
-(`raftlog.multiraft.replicas`). After a crash of the leader at any point the next one goes on.
+is committed, each new voter reports it as its own log has it, and the reports of a majority count:
+one of them may lie, and an operator removes the former node when they are in. Members that leave
+learn until their replicas are gone: a node removes its replica only when its own log says that the
+group is elsewhere (`raftlog.multiraft.replicas`). After a crash of the leader at any point the next
+one goes on.
 """
 
 from __future__ import annotations
@@ -133,15 +135,45 @@ def move_groups(
 def reports_due(
     groups: Mapping[GroupId, LocalReplica], controller: ControllerMachine
 ) -> Iterator[ReportPlacement]:
-    """Of the groups that this node leads, the changes that are committed and not reported."""
-    for local in _led(groups, controller):
-        raft, placement = local.raft, controller.placements.get(local.group)
-        if placement is None or placement.is_reached:
+    """The changes that give replicas here a vote, are committed by their own logs, and are not
+    known to be reported."""
+    for group in controller.placements.under_way():
+        local, placement = groups.get(group), controller.placements[group]
+        if local is None or local.raft.node not in placement.voters:
             continue
+        raft = local.raft
         now, wished = raft.membership, (placement.voters, placement.generation)
         committed = raft.memberships.latest_index <= raft.commit_index
         if committed and not now.is_joint and (now.voters, now.generation) == wished:
             yield ReportPlacement(group=local.group, generation=placement.generation)
+
+
+class PlacementReports:
+    """Which voters have reported the changes that are under way, to the controller's leader. After
+    a change of that leader they report again."""
+
+    def __init__(self) -> None:
+        self._reporters: dict[GroupId, tuple[int, set[NodeId]]] = {}
+        """By group, the generation that they reported."""
+
+    def are_enough(
+        self, report: ReportPlacement, reporter: NodeId, controller: ControllerMachine
+    ) -> bool:
+        """Note the report of one of the group's wished voters. Have a majority of them reported
+        this change, and is it under way?"""
+        placement = controller.placements.get(report.group)
+        if placement is None or placement.is_reached or report.generation != placement.generation:
+            self._reporters.pop(report.group, None)
+            return False
+        generation, reporters = self._reporters.get(report.group, (0, set()))
+        if generation != placement.generation:
+            reporters = set()
+            under_way = set(controller.placements.under_way())
+            for group in self._reporters.keys() - under_way:
+                del self._reporters[group]
+            self._reporters[report.group] = (placement.generation, reporters)
+        reporters.add(reporter)
+        return is_quorum(Membership(placement.voters), reporters)
 
 
 def _led(

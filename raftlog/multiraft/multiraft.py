@@ -25,6 +25,7 @@ from raftlog.core.leadership import FollowerView
 from raftlog.core.membership import Membership
 from raftlog.core.messages import (
     AppendRequest,
+    CopyRequest,
     EntryMessage,
     GroupDeleted,
     Heartbeat,
@@ -567,45 +568,45 @@ class MultiRaft:
         """Messages of one frame from the peer, in the order they were sent."""
         self._awake.heard(peer)
         for message in messages:
-            if isinstance(message, NodeHeartbeat):
-                self._awake.booted(message.sender, message.boot_id)
-                self._clocks.heard(message.sender, message.clock_us)
-                self.admission.full_disks.heard(message.sender, full=message.disk_full)
-            elif isinstance(message, GroupDeleted):
-                self._group_deleted(message)
-            elif isinstance(message, PullMessage):
-                self._observing.receive(message)
-                self._schedule_turn()
-            elif (local := self.replicas.get(message.group)) is not None:
-                if isinstance(message, ImageMessage):
-                    self.images.receive(local, message)
-                elif isinstance(message, EntryMessage):
-                    self.repairs.receive(local, message)
-                elif not local.installing:
-                    self._step(local, message)
-            elif message.group in self.replicas.quarantined:
-                if isinstance(message, Heartbeat | AppendRequest):
-                    self.replicas.heard_leader(message.group)
-            elif self.replicas.controller.is_deleted(message.group):
-                deleted = GroupDeleted(group=message.group, sender=self.node, to=peer)
-                self._effects.send(peer, [deleted])
-            # Otherwise the group is not here yet: the controller's log will bring it.
+            try:
+                self._receive(peer, message)
+            except PeerProtocolViolation as violation:
+                self.refusals.note(violation, self._ticks)
+
+    def _receive(self, peer: NodeId, message: PeerMessage) -> None:
+        """Raises `PeerProtocolViolation`: then nothing has changed."""
+        if isinstance(message, NodeHeartbeat):
+            self._awake.booted(message.sender, message.boot_id)
+            self._clocks.heard(message.sender, message.clock_us)
+            self.admission.full_disks.heard(message.sender, full=message.disk_full)
+        elif isinstance(message, GroupDeleted):
+            self.replicas.told_deleted(message.group, message.sender)
+        elif isinstance(message, PullMessage):
+            self._observing.receive(message)
+            self._schedule_turn()
+        elif (local := self.replicas.get(message.group)) is not None:
+            if isinstance(message, CopyRequest):
+                self.replicas.check_may_take(local, peer, type(message).__name__)
+            if isinstance(message, ImageMessage):
+                self.images.receive(local, message)
+            elif isinstance(message, EntryMessage):
+                self.repairs.receive(local, message)
+            elif not local.installing:
+                self._step(local, message)
+        elif message.group in self.replicas.quarantined:
+            if isinstance(message, Heartbeat | AppendRequest):
+                self.replicas.heard_leader(message.group)
+        elif self.replicas.controller.is_deleted(message.group):
+            deleted = GroupDeleted(group=message.group, sender=self.node, to=peer)
+            self._effects.send(peer, [deleted])
+        # Otherwise the group is not here yet: the controller's log will bring it.
 
     def _step(self, local: LocalReplica, message: RaftMessage) -> None:
         try:
             self._awake.step(local, message, term_max=self._term_max)
-        except PeerProtocolViolation as violation:
-            self.refusals.note(violation, self._ticks)
-            return
         except AcknowledgedEntriesLost as lost:
             self.refusals.note(lost, self._ticks)
         self.mark_dirty(local.group)
-
-    def _group_deleted(self, message: GroupDeleted) -> None:
-        try:
-            self.replicas.told_deleted(message.group, message.sender)
-        except PeerProtocolViolation as violation:
-            self.refusals.note(violation, self._ticks)
 
     def peer_reachable(self, reachable: int) -> None:
         """The way to a peer has opened; with this node, `reachable` nodes are in reach now.

@@ -1,7 +1,7 @@
 """The replicas of one node, which come into being and end only by applying the controller's log.
 
-One report that a group was placed elsewhere may be the word of a member that lies. So a replica
-goes only if its own log has that change committed as well; its leader sends it that far
+That a group was placed elsewhere is what others have reported, and they may lie. So a replica goes
+only if its own log has that change committed as well; its leader sends it that far
 (`raftlog.multiraft.moves`).
 
 A topic's log and folder are made by a job off the loop. They are removed by another one, once no
@@ -283,6 +283,33 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         if self.decide(local.deleted_by):
             local.deleted_elsewhere = True
             self._effects.tell(GroupDeletedElsewhere(group=group, peer=peer))
+
+    def placed_voters(self, group: GroupId) -> tuple[NodeId, ...]:
+        """The nodes that are to vote in the group, as far as this one knows; of the controller's
+        group none before it is placed elsewhere."""
+        placed = self.controller.placements.get(group)
+        if placed is not None:
+            return placed.voters
+        info = self.info_of(group)
+        return () if info is None or isinstance(info, ControllerInfo) else info.voters
+
+    def check_may_take(self, local: LocalReplica, peer: NodeId, kind: str) -> None:
+        """Raises `PeerProtocolViolation` unless the peer may have the replica's entries and files.
+
+        Members of the group may, by its own log or by its placement, and so may observers, which
+        hold every group. Every node holds the controller's group.
+        """
+        if (
+            local.group == CONTROLLER_GROUP
+            or peer in self.nodes.observers
+            or peer in local.raft.membership.members
+        ):
+            return
+        placed = self.controller.placements.get(local.group)
+        former = placed.former if placed is not None else ()
+        if peer not in (*self.placed_voters(local.group), *former):
+            problem = "it is neither a member of the group nor an observer"
+            raise PeerProtocolViolation(group=local.group, peer=peer, kind=kind, problem=problem)
 
     def check_here(self, local: LocalReplica) -> None:
         """Raises `TopicRecreated` if the replica's group is gone, `NotLeader` if its replica is.

@@ -45,6 +45,7 @@ from raftlog.multiraft.groups import GroupStore
 from raftlog.multiraft.leader_moves import LeaderLimits
 from raftlog.multiraft.limits import MultiRaftLimits
 from raftlog.multiraft.local_replica import LocalReplica
+from raftlog.multiraft.moves import PlacementReports
 from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.multiraft.repair import RepairCounts
 from raftlog.multiraft.scrubs import ScrubLimits
@@ -115,6 +116,7 @@ class Node:
         self._address = addresses[self.node]
         self._routes = parse_routes(settings.server.peer_routes)
         self._reporting: set[ReportPlacement] = set()
+        self._reports = PlacementReports()
         self._rejected_by: dict[NodeId, str] = {}
         """The nodes that have said last that this one must not serve, and why."""
         self.positions: Callable[[], Awaitable[Sequence[KeyValue]]] | None = None
@@ -525,14 +527,19 @@ class Node:
             self._reporting.discard(report)
 
     async def report_placement(self, report: ReportPlacement) -> PlacementReported:
-        """Put a report into the controller's log: that of a node which holds the group from now
-        on. Raises `Forbidden` for that of another one, and what `propose` raises."""
-        who, controller = caller(), self.multiraft.replicas.controller
-        info = controller.info_of(report.group)
-        holds = {node_caller(node) for node in controller.voters_of(info)} if info else {who}
-        if who is not None and who.is_node and who not in holds:
-            raise Forbidden(principal=who.principal, right="cluster", kind="all")
-        outcome = await self.propose(self.multiraft.replicas.of_controller, report)
+        """Put a report into the controller's log, once a majority of the nodes that are to vote in
+        the group have made it; this node's own word is enough. Raises `Forbidden` for the report of
+        another node, and what `propose` raises."""
+        who, replicas = caller(), self.multiraft.replicas
+        if who is not None and who.is_node:
+            self.check_leads(replicas.of_controller)
+            voters = replicas.placed_voters(report.group)
+            reporter = next((each for each in voters if node_caller(each) == who), None)
+            if reporter is None:
+                raise Forbidden(principal=who.principal, right="cluster", kind="all")
+            if not self._reports.are_enough(report, reporter, replicas.controller):
+                return PlacementReported(done=False)
+        outcome = await self.propose(replicas.of_controller, report)
         return accepted(PlacementReported, outcome)
 
     def _read_positions(self, done: Callable[[Sequence[KeyValue] | None], None]) -> None:

@@ -91,7 +91,7 @@ class PlacingServices:
         return accepted(GroupPlaced, outcome)
 
     async def report_placement(self, call: ReportPlacement) -> PlacementReported:
-        """A group's leader has made the change of this generation, and it is committed."""
+        """A group's log has committed the change of this generation, one of its voters says."""
         return await self._node.report_placement(call)
 
     async def describe_placements(self, _: calls.DescribePlacements) -> calls.PlacementsReply:

@@ -22,8 +22,16 @@ from raftlog.errors import (
 )
 from raftlog.machines.commands import AddNode, ReportPlacement
 from raftlog.tls import Certificates, open_channel
-from raftlog.wire.calls import ADD_NODE, CALLS, REPORT_PLACEMENT, SERVICE, StreamedCall
+from raftlog.wire.calls import (
+    ADD_NODE,
+    CALLS,
+    PLACE_GROUP,
+    REPORT_PLACEMENT,
+    SERVICE,
+    StreamedCall,
+)
 from raftlog.wire.codec import encode_request
+from raftlog.wire.placing_calls import GroupPlace, PlaceGroupCall
 from tests.cluster.closed import NODES, client, started, typed
 from tests.fuzz.samples import DDL, frames
 
@@ -99,6 +107,39 @@ def test_a_placement_is_reported_by_who_holds_the_group(
         return any(isinstance(each, Forbidden) for each in found)
 
     wait_for(is_rejected, "the leader to reject it", PATIENCE_S)
+
+
+def test_one_node_cannot_report_a_change_that_its_group_has_not_made(
+    cluster: ProcessCluster, operator: LogClient
+) -> None:
+    """An operator would believe that the topic needs its former nodes no more, and remove one."""
+    topic = operator.create_topic("not-moved-yet", DDL, replicas=1)
+    [holds] = topic.voters
+    liar, down = (node for node in range(1, NODES + 1) if node != holds)
+    operator.members.transfer(CONTROLLER_GROUP, holds, timeout_s=PATIENCE_S)
+    cluster.kill(down)
+    operator._connection.call_leader(
+        CONTROLLER_GROUP,
+        PLACE_GROUP,
+        PlaceGroupCall(
+            group=topic.group, voters=tuple(map(NodeId, range(1, NODES + 1))), generation=0
+        ),
+    )
+    report = encode_request(REPORT_PLACEMENT, ReportPlacement(group=topic.group, generation=1), b"")
+
+    def is_taken() -> bool:
+        answer = asked(cluster, f"node-{liar}", holds, ReportPlacement=report)["ReportPlacement"]
+        assert isinstance(answer, NotLeader | MemberUnknown | bytes), answer
+        return isinstance(answer, bytes)
+
+    def place() -> GroupPlace:
+        places = operator.members.placements().groups
+        return next(each for each in places if each.group == topic.group)
+
+    wait_for(is_taken, "the controller's leader to answer", PATIENCE_S)
+    assert not place().reached, "a node is down: no member was changed"
+    cluster.serve(down)
+    wait_for(lambda: place().reached, "the voters to make the change, and report it", PATIENCE_S)
 
 
 def test_an_address_that_nobody_could_reach_gets_into_no_log(operator: LogClient) -> None:

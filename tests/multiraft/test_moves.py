@@ -7,14 +7,23 @@ from random import Random
 
 from raftlog.core.membership import Membership, changed, completed
 from raftlog.core.quorum import is_quorum
-from raftlog.core.types import LastEntry, LogIndex, NodeId, Term
-from raftlog.machines.commands import AddNode, Command, RegisterNode, RetireNode, Rules, SetDuty
+from raftlog.core.types import CONTROLLER_GROUP, LastEntry, LogIndex, NodeId, Term
+from raftlog.machines.commands import (
+    AddNode,
+    Command,
+    PlaceGroup,
+    RegisterNode,
+    ReportPlacement,
+    RetireNode,
+    Rules,
+    SetDuty,
+)
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.outcomes import Refused
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.state import NodeState
 from raftlog.multiraft.known_nodes import KnownNodes
-from raftlog.multiraft.moves import next_step
+from raftlog.multiraft.moves import PlacementReports, next_step
 
 
 def ids(*nodes: int) -> tuple[NodeId, ...]:
@@ -178,3 +187,39 @@ def test_a_node_that_only_the_log_removes_is_spoken_to_no_more_if_the_others_can
     assert dict(known) == {1: "a:1"}, "configured or not"
     assert known.follow(machine, LogIndex(4), ids(1)), "the machine has refused it"
     assert dict(known) == {1: "a:1", 2: "b:1"}
+
+
+def test_a_change_is_reported_by_a_majority_of_those_that_are_to_vote() -> None:
+    """One of them may lie, and by these reports a node that the group needs could be removed."""
+    controller, reports = ControllerMachine(), PlacementReports()
+    for index, node in enumerate(EVERYBODY, start=1):
+        add = AddNode(node=node, address=f"h{node}:1")
+        assert not isinstance(controller.apply(LogIndex(index), add), Refused)
+
+    def place(*voters: int, generation: int) -> None:
+        placed = controller.apply(
+            LogIndex(100 + generation),
+            PlaceGroup(
+                group=CONTROLLER_GROUP,
+                voters=ids(*voters),
+                generation=generation,
+                former=ids(1, 2, 3),
+            ),
+        )
+        assert not isinstance(placed, Refused), placed
+
+    def enough(reporter: int, generation: int) -> bool:
+        report = ReportPlacement(group=CONTROLLER_GROUP, generation=generation)
+        return reports.are_enough(report, NodeId(reporter), controller)
+
+    assert not enough(1, 0), "nothing is under way"
+    place(2, 3, 4, generation=0)
+    assert not any(enough(3, 1) for _ in range(9)), "one node's word, however often"
+    assert not any(enough(node, 0) or enough(node, 2) for node in (2, 4))
+    place(1, 2, 3, generation=1)
+    assert not enough(2, 2), "what was reported of the change before counts for nothing"
+    assert not enough(2, 1)
+    assert not enough(2, 2)
+    assert enough(1, 2)
+    controller.apply(LogIndex(200), ReportPlacement(group=CONTROLLER_GROUP, generation=2))
+    assert not enough(3, 2), "it is done"

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from raftlog.core.membership import Membership, MembershipAt, Memberships
+from raftlog.core.membership import Membership, MembershipAt, Memberships, encode_membership
 from raftlog.core.messages import AppendRequest, GroupDeleted, NodeHeartbeat, VoteRequest
 from raftlog.core.recovery import is_recovering
 from raftlog.core.types import (
     CONTROLLER_GROUP,
     NO_INDEX,
+    EntryKind,
     GroupId,
     LogIndex,
     NodeId,
@@ -40,6 +41,7 @@ from raftlog.multiraft.effects import GroupKept
 from raftlog.storage.posix import PosixFileSystem
 from raftlog.wire.codec import encode_command
 from tests.golden.one_node import OneNode
+from tests.multiraft.leading import first_entries
 
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
 GROUP = GroupId(1)
@@ -228,6 +230,39 @@ def test_a_change_is_reported_only_when_the_new_voters_have_committed_it(node: N
     for _ in range(100):
         node.answer()
     assert node.reports[0] == ReportPlacement(group=GROUP, generation=1)
+
+
+def test_a_follower_reports_a_change_that_gives_it_a_vote_when_its_own_log_has_committed_it(
+    node: Node,
+) -> None:
+    """The controller's leader counts on a majority of the new voters, not on the leader alone."""
+    node.create(TWO, THREE)
+    node.place(ONE, TWO, generation=0, former=(TWO, THREE))
+    raft = node.multiraft.replicas[GROUP].raft
+    joint = Membership((ONE, TWO), (TWO, THREE), generation=1)
+
+    def hear(*memberships: Membership, commit_index: int) -> None:
+        append = first_entries(GROUP, TWO, count=len(memberships), commit_index=commit_index)
+        entries = [
+            replace(each, kind=EntryKind.CONFIGURATION, payload=encode_membership(membership))
+            for each, membership in zip(append.entries, memberships, strict=True)
+        ]
+        node.multiraft.receive(TWO, [replace(append, entries=tuple(entries))])
+        for _ in range(20):
+            node.run_pending()
+            node.multiraft.tick()
+
+    hear(joint, commit_index=1)
+    assert raft.commit_index == 1
+    hear(joint, Membership((ONE, TWO), generation=1), commit_index=1)
+    assert raft.log.last_index == 2
+    assert node.reports == [], "it is joint, or written and not known to be committed"
+    hear(joint, Membership((ONE, TWO), generation=1), commit_index=2)
+    assert node.reports[0] == ReportPlacement(group=GROUP, generation=1)
+    node.reached(1)
+    node.reports.clear()
+    hear(joint, Membership((ONE, TWO), generation=1), commit_index=2)
+    assert node.reports == []
 
 
 def test_a_new_leader_takes_no_silent_node_for_alive(node: Node) -> None:

@@ -7,6 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from raftlog.core.messages import (
+    EntryReply,
+    EntryRequest,
+    ImageChunk,
+    ImageChunkRequest,
+    ImageRequest,
     PeerMessage,
     PullDone,
     PulledEntries,
@@ -14,12 +19,16 @@ from raftlog.core.messages import (
     PullRow,
 )
 from raftlog.core.types import (
+    CONTROLLER_GROUP,
     NO_INDEX,
     NOBODY,
     LogIndex,
     NodeId,
     Term,
 )
+from raftlog.machines.commands import AddNode, RegisterNode
+from raftlog.machines.rules import RULES_LATEST
+from raftlog.multiraft.effects import PeerMessagesRefused
 from tests.multiraft.leading import first_entries
 from tests.multiraft.test_placed_replicas import GROUP, ONE, TWO, Node
 
@@ -44,6 +53,11 @@ class Parent(Node):
 
     def queued_bytes(self, peer: NodeId) -> int:
         return 0
+
+    def create(self, *voters: NodeId) -> None:
+        """The topic's group, in a cluster with the observer."""
+        super().create(*voters)
+        self.done(AddNode(node=OBSERVER, address="h9:1", observer=True))
 
     def end_read(self) -> None:
         read, ran = self.reads.pop(0)
@@ -130,3 +144,81 @@ def test_of_the_requests_of_one_frame_only_the_last_is_answered(tmp_path: Path) 
     parent.multiraft.receive(OBSERVER, requests)
     parent.run_pending()
     assert [each.number for each in parent.sent if isinstance(each, PullDone)] == [8]
+
+
+STRANGER = OBSERVER
+"""The same id, where it is no observer's."""
+
+
+class Holder(Parent):
+    """A node that holds the topic, in a cluster with another node that does not."""
+
+    def create(self, *voters: NodeId) -> None:
+        Node.create(self, *voters)
+        self.done(RegisterNode(node=STRANGER, store_uuid="s9", address="h9:1", rules=RULES_LATEST))
+
+    @property
+    def refused(self) -> int:
+        return self.multiraft.refusals.counts[STRANGER]
+
+    def ask_for_files(self) -> None:
+        local = self.multiraft.replicas[GROUP]
+        its: dict[str, Any] = {"group": GROUP, "sender": STRANGER, "to": ONE}
+        index, term = local.raft.log.last_index, local.raft.log.last_term
+        chunk = ImageChunkRequest(**its, name="no-file", position=0, length=1)
+        entry = EntryRequest(**its, index=index, term=term)
+        self.multiraft.receive(STRANGER, [entry, ImageRequest(**its), chunk])
+        self.run_pending()
+
+
+def test_a_node_that_holds_no_part_of_a_group_gets_none_of_its_entries_and_files(
+    tmp_path: Path,
+) -> None:
+    """A member reads no topic that it does not store: its word that it lacks one is no proof."""
+    holder = Holder(tmp_path)
+    holder.create(ONE, TWO)
+    holder.multiraft.receive(TWO, [first_entries(GROUP, TWO, count=2, commit_index=LogIndex(2))])
+    holder.run_pending()
+    holder.sent.clear()
+    holder.pull(GROUP, CONTROLLER_GROUP)
+    assert [each.group for each in holder.sent if isinstance(each, PulledEntries)] == [0]
+    assert isinstance(holder.sent[-1], PullDone), "the observer goes on with the other groups"
+    holder.sent.clear()
+    holder.ask_for_files()
+    assert (holder.sent, holder.reads) == ([], [])
+    assert holder.refused == 4
+    told = [str(each.latest) for each in holder.events if isinstance(each, PeerMessagesRefused)]
+    assert "neither a member of the group nor an observer" in told[0]
+
+
+def test_a_node_gets_entries_and_files_of_a_group_that_it_is_to_hold_or_held(
+    tmp_path: Path,
+) -> None:
+    holder = Holder(tmp_path)
+    holder.create(ONE, TWO)
+    holder.multiraft.receive(TWO, [first_entries(GROUP, TWO, count=2, commit_index=LogIndex(2))])
+    holder.run_pending()
+
+    def gives() -> bool:
+        holder.sent.clear()
+        holder.pull(GROUP)
+        holder.ask_for_files()
+        given = {PulledEntries, EntryReply, ImageChunk}
+        kinds = given & {type(each) for each in holder.sent}
+        assert kinds in (given, set())
+        return bool(kinds)
+
+    assert not gives()
+    holder.place(ONE, STRANGER, generation=0, former=(ONE, TWO))
+    assert gives()
+    holder.place(ONE, TWO, generation=1, former=(ONE, TWO))
+    assert not gives()
+    holder.reached(2)
+    holder.place(ONE, STRANGER, generation=2, former=(ONE, TWO))
+    holder.reached(3)
+    holder.place(ONE, TWO, generation=3, former=(ONE, STRANGER))
+    assert gives(), "it may still be the only node with the records"
+    refused = holder.refused
+    holder.reached(4)
+    assert not gives()
+    assert holder.refused == refused + 4
