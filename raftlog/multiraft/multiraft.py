@@ -597,8 +597,7 @@ class MultiRaft:
             if isinstance(message, Heartbeat | AppendRequest):
                 self.replicas.heard_leader(message.group)
         elif self.replicas.controller.is_deleted(message.group):
-            deleted = GroupDeleted(group=message.group, sender=self.node, to=peer)
-            self._effects.send(peer, [deleted])
+            self._effects.send(peer, [GroupDeleted(group=message.group, sender=self.node, to=peer)])
         # Otherwise the group is not here yet: the controller's log will bring it.
 
     def _step(self, local: LocalReplica, message: RaftMessage) -> None:
