@@ -271,6 +271,7 @@ def at(index: int, state: MachineState) -> SnapshotInfo:
     return SnapshotInfo(index=LogIndex(index), term=Term(1), mark=mark, state_hash=bytes(8))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", [1_000, COUNT_MAX])
 @pytest.mark.parametrize("made", [recorded_topic, recorded_controller, recorded_kv])
 def test_no_number_of_a_state_that_a_member_gives_ends_the_node_that_takes_it(
