@@ -22,8 +22,8 @@ ROW_GROUP_BYTES_MAX = 4 * 1024 * 1024
 """Body bytes of a row group's batches, as they lie in the log. For the same reasons."""
 
 ROW_GROUP_RUNS_MAX = 8_192
-"""Runs of a row group's batches. A read of one record decodes the runs of its whole row group,
-which takes 3 ms for so many. Batches of eight records or more fill a row group before."""
+"""Runs of a row group's batches. A read of one record decodes all runs of its row group: 3 ms at
+this limit. Batches of eight records or more reach `ROW_GROUP_RECORDS_MAX` first."""
 
 ROW_GROUP_NAME_BYTES_MAX = 512 * 1024
 """Bytes of writers' names in the runs of a row group's batches, for the same reason. 64 for each of

@@ -14,8 +14,8 @@ from raftlog.core.state import Part
 from raftlog.core.types import NOBODY, GroupId, LastEntry, NodeId, Term
 
 PATIENCE = 4
-"""So many election timeouts does a member that others should lead wait before it tries to lead: its
-disk is slow, or its state is in doubt."""
+"""Election timeouts that a member waits before it campaigns while another should lead, because its
+disk is slow or its state is in doubt."""
 
 
 def log_is_up_to_date(request: VoteRequest, last: LastEntry | None) -> bool:

@@ -109,7 +109,7 @@ class FileTooLarge(RaftlogError):
     cause_text = "{file} would have {size} bytes; the limit is {limit}."
     remedy_text = (
         "Make the topic's state smaller: remove writers that are gone (raftlog writers list, "
-        "raftlog writers remove). The node tries again by itself."
+        "raftlog writers remove). The node retries."
     )
 
 

@@ -325,7 +325,7 @@ class QuotaExceeded(Unavailable):
 
     @property
     def cause(self) -> str:
-        when = f", and may continue in {self.seconds} s" if self.seconds else ""
+        when = f" and must wait {self.seconds} s" if self.seconds else ""
         return (
             f"{self.principal!r} is over its quota of this node, {self.quota}: {self.limit}{when}."
         )

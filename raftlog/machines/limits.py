@@ -74,8 +74,8 @@ NAMES_COMPARED_MAX = 1000
 
 
 WRITER_BYTES_MIN = 2048
-"""What a writer row counts at least. Ordinary texts need less, so a row that exists can go on even
-where there is no room for more."""
+"""The least that a writer row counts. Ordinary texts need less, so an existing row can commit even
+when the table is full."""
 
 WRITER_NUMBERS_BYTES = 384
 """What a writer row counts for its numbers, besides its texts."""

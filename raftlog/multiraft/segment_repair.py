@@ -153,8 +153,8 @@ class SegmentRepairs:
             self._ask(mend)
 
     def _ask(self, mend: _Mend) -> None:
-        """Ask the next peer for the first entry that is wanted, or go on to write if none is left
-        that the log still has and a peer may give."""
+        """Ask the next peer for the first entry that is wanted, or write the segment if none is
+        left that the log still has and a peer may give."""
         log = mend.local.replica.log
         while mend.wanted:
             index = mend.wanted[0]

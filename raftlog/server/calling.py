@@ -16,12 +16,12 @@ _counted: ContextVar[CallCount | None] = ContextVar("raftlog_counted_call", defa
 
 
 def caller() -> Caller | None:
-    """Who makes it; None: the node asks nobody who they are."""
+    """Who makes it; None: authentication is off."""
     return _caller.get()
 
 
 def principal() -> str:
-    """The principal that makes it; "": the node asks nobody who they are."""
+    """The principal that makes it; "": authentication is off."""
     who = caller()
     return "" if who is None else who.principal
 

@@ -1,6 +1,6 @@
 """Scans of many small things on the loop, shared out among callers.
 
-A call that yields after every few milliseconds of work is no bound by itself: each loop iteration
+It is not enough that each call yields after a few milliseconds of work: each loop iteration
 does a piece of every such call. So the bound is one for all calls of a caller. And a loop that
 always has work keeps Python's lock, which grpc's threads need for each event: with the loop busy,
 the events of a few hundred calls take seconds. So scans leave a part of the time to others.

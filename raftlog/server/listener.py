@@ -5,7 +5,7 @@ from anybody, ends the loop and closes the port. The process would live on, lead
 answer nobody. So this module waits for the end of that loop and starts a new server at once. Calls
 and streams of the old server are cut off, and their clients try again.
 
-grpc would shut its server down by itself then, in a task whose exception it leaves to the event
+grpc would then shut its server down, in a task whose exception it leaves to the event
 loop: a traceback in the log for each such path. This module does it in its place.
 
 ! A server must have generic handlers only (`add_generic_rpc_handlers`). For each registered method

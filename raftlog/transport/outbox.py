@@ -11,7 +11,7 @@ them, or the observer would ask for the same entries again.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from raftlog.core.messages import (
     AppendReply,
@@ -62,15 +62,18 @@ has room for a million of them."""
 _Bulk = AppendRequest | EntryReply | ImageChunk | ImageManifest | PullDone | PulledEntries
 """What may be large, and what must stay behind it."""
 
+_Sized: TypeAlias = tuple[PeerMessage, int]
+"""A message and its `message_bytes`."""
+
 
 class Outbox:
     """Bounded queues to one peer. For one event loop only."""
 
     def __init__(self, bulk_bytes_max: int) -> None:
         self._bulk_bytes_max = bulk_bytes_max
-        self._control: deque[PeerMessage] = deque()
+        self._control: deque[_Sized] = deque()
         self._control_bytes = 0
-        self._bulk: OrderedDict[GroupId | None, deque[_Bulk]] = OrderedDict()
+        self._bulk: OrderedDict[GroupId | None, deque[_Sized]] = OrderedDict()
         """By group; None: the answers to pulls."""
         self._bulk_messages = 0
         self.bulk_bytes = 0
@@ -85,7 +88,7 @@ class Outbox:
         if not isinstance(message, _Bulk):
             if self._control and self._control_bytes + size > CONTROL_BYTES_MAX:
                 return False
-            self._control.append(message)
+            self._control.append((message, size))
             self._control_bytes += size
             return True
         if self._bulk and self.bulk_bytes + size > self._bulk_bytes_max:
@@ -93,7 +96,7 @@ class Outbox:
         if self._bulk_messages >= BULK_MESSAGES_MAX:
             return False
         queue = None if isinstance(message, PulledEntries | PullDone) else message.group
-        self._bulk.setdefault(queue, deque()).append(message)
+        self._bulk.setdefault(queue, deque()).append((message, size))
         self._bulk_messages += 1
         self.bulk_bytes += size
         return True
@@ -104,20 +107,19 @@ class Outbox:
         frame: list[PeerMessage] = []
         size = 0
         while self._control and size < FRAME_BYTES_MAX:
-            message = self._control.popleft()
+            message, message_size = self._control.popleft()
             frame.append(message)
-            size += message_bytes(message)
+            size += message_size
         self._control_bytes -= size
         while self._bulk and size < FRAME_BYTES_MAX:
             queue, waiting = self._bulk.popitem(last=False)
-            bulk = waiting.popleft()
+            message, message_size = waiting.popleft()
             if waiting:
                 self._bulk[queue] = waiting
-            frame.append(bulk)
-            bulk_size = message_bytes(bulk)
-            size += bulk_size
+            frame.append(message)
+            size += message_size
             self._bulk_messages -= 1
-            self.bulk_bytes -= bulk_size
+            self.bulk_bytes -= message_size
         return frame
 
     def clear(self) -> None:

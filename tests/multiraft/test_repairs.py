@@ -16,10 +16,11 @@ from raftlog.image.damage import DamagedEntry, DamagedLog
 from raftlog.machines.commands import RemoveWriter
 from raftlog.multiraft.effects import DamageFound, DamageHealed, DamageNotHealable, GroupQuarantined
 from raftlog.multiraft.image_repair import Fetched
+from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.storage.frames import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES
 from raftlog.wire.codec import encode_command
 from tests.multiraft.test_quarantine import NOOP, SEGMENT, disk_of_two_topics, flip
-from tests.multiraft.test_refused_messages import NODES, follower, started
+from tests.multiraft.test_refused_messages import NODES, Driver, follower, started
 
 CAUSE = CorruptFile(file=SEGMENT, position=70, problem="a bit was flipped")
 
@@ -119,19 +120,7 @@ def test_an_entry_of_another_length_is_not_kept_and_the_next_peer_is_asked() -> 
     local = multiraft.replicas[GroupId(1)]
     multiraft.repairs.met(local, local.replica.log.damage_of(LogIndex(1), "its body is damaged"))
     wrong = sound.payload._replace(body=sound.payload.body + bytes(1 << 20))
-    asked: list[EntryRequest] = []
-    for _ in range(20):
-        multiraft.tick()
-        driver.run()
-        sent, driver.sent = driver.sent, []
-        for each in sent:
-            if isinstance(each, EntryRequest):
-                asked.append(each)
-                given = wrong if len(asked) == 1 else sound.payload
-                multiraft.receive(each.to, [_with_it(each, given)])
-                driver.run()
-    assert len({each.to for each in asked}) == len(asked) == 2
-    assert any(isinstance(event, DamageHealed) for event in driver.told)
+    _heal_by_the_second_of_two_peers(multiraft, driver, wrong, sound.payload)
     assert not any(isinstance(event, DamageNotHealable) for event in driver.told)
 
 
@@ -163,19 +152,7 @@ def test_a_forged_entry_that_no_program_reads_is_not_kept_and_the_next_peer_is_a
     local = multiraft.replicas[GroupId(1)]
     flip(disk, SEGMENT, SEGMENT_HEADER_BYTES + FRAME_HEADER_BYTES)
     multiraft.repairs.met(local, local.replica.log.damage_of(LogIndex(1), "its command is damaged"))
-    asked: list[EntryRequest] = []
-    for _ in range(20):
-        multiraft.tick()
-        driver.run()
-        sent, driver.sent = driver.sent, []
-        for each in sent:
-            if isinstance(each, EntryRequest):
-                asked.append(each)
-                given = forged if len(asked) == 1 else sound
-                multiraft.receive(each.to, [_with_it(each, Payload(given, b""))])
-                driver.run()
-    assert len({each.to for each in asked}) == len(asked) == 2
-    assert any(isinstance(event, DamageHealed) for event in driver.told)
+    _heal_by_the_second_of_two_peers(multiraft, driver, Payload(forged, b""), Payload(sound, b""))
     assert local.replica.log.command(1) == (1, kind, sound)
 
 
@@ -215,6 +192,25 @@ def _with_it(request: EntryRequest, payload: Payload) -> EntryReply:
     """A peer's answer with the whole entry."""
     crc = crc32c(payload.body, crc32c(payload.command))
     return replace(_without_it(request), held=True, crc=crc, payload=payload)
+
+
+def _heal_by_the_second_of_two_peers(
+    multiraft: MultiRaft, driver: Driver, first: Payload, then: Payload
+) -> None:
+    """The peer that is asked first gives one payload, the next one the other."""
+    asked: list[EntryRequest] = []
+    for _ in range(20):
+        multiraft.tick()
+        driver.run()
+        sent, driver.sent = driver.sent, []
+        for each in sent:
+            if isinstance(each, EntryRequest):
+                asked.append(each)
+                given = first if len(asked) == 1 else then
+                multiraft.receive(each.to, [_with_it(each, given)])
+                driver.run()
+    assert len({each.to for each in asked}) == len(asked) == 2
+    assert any(isinstance(event, DamageHealed) for event in driver.told)
 
 
 def _without_it(request: EntryRequest) -> EntryReply:
