@@ -34,7 +34,7 @@ from typing import NamedTuple
 from raftlog.core.membership import Membership
 from raftlog.core.messages import Heartbeat, HeartbeatReply
 from raftlog.core.quorum import is_quorum
-from raftlog.core.types import FIRST_OFFSET, NO_INDEX, NOBODY, LogIndex, NodeId, Offset
+from raftlog.core.types import FIRST_OFFSET, NO_INDEX, NO_NODE, LogIndex, NodeId, Offset
 
 STATES_COMPARED_EVERY = 1024
 """Entries from one comparison of states to the next. Nodes need not have the same number: what a
@@ -98,7 +98,7 @@ class Comparison:
         self._outvoted: set[NodeId] = set()
         """The followers that say that they have diverged."""
         self._agreed_digest = b""
-        self._agreed_by = NOBODY
+        self._agreed_by = NO_NODE
         """The leader that said so; this replica itself, if it has counted the answers."""
         self._diverged = diverged
         self._accusers: set[NodeId] = set()
@@ -150,7 +150,7 @@ class Comparison:
 
     def ask(self) -> Question:
         """What this leader asks and tells in its next heartbeat."""
-        if self._diverged and self._agreed_by not in (NOBODY, self._node):
+        if self._diverged and self._agreed_by not in (NO_NODE, self._node):
             self._doubt()
         is_open = self._question > self.agreed_index
         if self.is_undecided and (not is_open or self._question_is_old()):
@@ -170,7 +170,7 @@ class Comparison:
         if (own := self._points.get(self.agreed_index)) is not None:
             self._question = self.agreed_index
             self._answers = {self._node: own.digest, self._agreed_by: self._agreed_digest}
-        self.agreed_index, self._agreed_digest, self._agreed_by = NO_INDEX, b"", NOBODY
+        self.agreed_index, self._agreed_digest, self._agreed_by = NO_INDEX, b"", NO_NODE
 
     def _question_is_old(self) -> bool:
         newer = sum(1 for index in self._points if index > self._question)

@@ -49,7 +49,7 @@ from raftlog.core.ready import ReadState, Ready, Role, SoftState
 from raftlog.core.timer import Random
 from raftlog.core.types import (
     NO_INDEX,
-    NOBODY,
+    NO_NODE,
     Entry,
     EntryKind,
     GroupId,
@@ -652,7 +652,7 @@ def _recovered_hard_state(recorded: HardState | None, last_term: Term) -> HardSt
     writes. Nothing was answered in that term then, so taking it up without a vote is safe.
     """
     if recorded is None:
-        return HardState(last_term, NOBODY)
+        return HardState(last_term, NO_NODE)
     if recorded.term < last_term:
-        return recorded._replace(term=last_term, vote=NOBODY)
+        return recorded._replace(term=last_term, vote=NO_NODE)
     return recorded

@@ -18,7 +18,7 @@ from raftlog.core.raft import Raft
 from raftlog.core.ready import Role
 from raftlog.core.types import (
     NO_INDEX,
-    NOBODY,
+    NO_NODE,
     Entry,
     GroupId,
     HardState,
@@ -43,7 +43,7 @@ class Member:
             group=GroupId(1),
             memberships=Memberships(MembershipAt(NO_INDEX, MEMBERS)),
             timing=RaftTiming(),
-            hard_state=HardState(Term(0), NOBODY),
+            hard_state=HardState(Term(0), NO_NODE),
             log=LogView(),
             random=random.Random(node),
         )

@@ -18,7 +18,7 @@ from raftlog.cli.output import (
     show_table,
 )
 from raftlog.cli.session import ServersOption, session_of
-from raftlog.core.types import NOBODY
+from raftlog.core.types import NO_NODE
 from raftlog.errors import DiskFull, ExitCode, RaftlogError
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def recovering_replicas(answers: Sequence[NodeAnswer]) -> list[dict[str, Any]]:
     """The replicas that have lost their logs and get them again, by topic and node, and whether
     they know a leader."""
     rows = [
-        {"topic": view.topic or "the controller", "node": view.node, "led": view.leader != NOBODY}
+        {"topic": view.topic or "the controller", "node": view.node, "led": view.leader != NO_NODE}
         for _, _, reply in answers
         if not isinstance(reply, RaftlogError)
         for view in reply.groups
@@ -266,10 +266,10 @@ def _nodes(
     known.update({address: node for node, address in latest.nodes})
     rows: dict[int, dict[str, Any]] = {}
     for address, answer in described:
-        problem, answered_by, node = "", NOBODY, known.get(address, NOBODY)
+        problem, answered_by, node = "", NO_NODE, known.get(address, NO_NODE)
         if isinstance(answer, RaftlogError):
             problem = answer.cause
-        elif node not in (NOBODY, answer.node):
+        elif node not in (NO_NODE, answer.node):
             answered_by = answer.node
             problem = f"node {answer.node} answers at its address, {address}"
         if problem:

@@ -11,7 +11,7 @@ from raftlog.core.messages import RaftMessage, TimeoutNow, VoteReply, VoteReques
 from raftlog.core.quorum import VoteResult, vote_result
 from raftlog.core.ready import Role
 from raftlog.core.state import Part
-from raftlog.core.types import NOBODY, GroupId, LastEntry, NodeId, Term
+from raftlog.core.types import NO_NODE, GroupId, LastEntry, NodeId, Term
 
 PATIENCE = 4
 """Election timeouts that a member waits before it campaigns while another should lead, because its
@@ -43,7 +43,7 @@ def grants_vote(
         return True
     if withheld and not request.transfer:
         return False
-    return vote == NOBODY and leader == NOBODY and log_is_up_to_date(request, last)
+    return vote == NO_NODE and leader == NO_NODE and log_is_up_to_date(request, last)
 
 
 def grants_pre_vote(
@@ -55,7 +55,7 @@ def grants_pre_vote(
     """
     if hears_leader or not log_is_up_to_date(request, last):
         return False
-    return request.term > term or (request.term == term and vote in (NOBODY, request.sender))
+    return request.term > term or (request.term == term and vote in (NO_NODE, request.sender))
 
 
 def moves_term(message: RaftMessage, *, needs_no_other: bool) -> bool:

@@ -48,7 +48,7 @@ from raftlog.core.timer import ElectionTimer, Random
 from raftlog.core.types import (
     EMPTY_PAYLOAD,
     NO_INDEX,
-    NOBODY,
+    NO_NODE,
     Entry,
     EntryKind,
     GroupId,
@@ -102,15 +102,15 @@ class Member(Part):
         self.role = Role.FOLLOWER
         self.term = hard_state.term
         self.vote = hard_state.vote
-        """Whom this member voted for in its term; NOBODY: it still may."""
+        """Whom this member voted for in its term; NO_NODE: it still may."""
         if log.last_term > hard_state.term:
             # The entries became durable and the term they came with did not. No vote of that
             # term can have left this member, because votes wait for the hard state.
-            self.term, self.vote = log.last_term, NOBODY
+            self.term, self.vote = log.last_term, NO_NODE
         self.recovery = Recovery(hard_state)
         """Whether it has lost its log and gets it again."""
-        self.leader = NOBODY
-        """Who leads this term, as far as this member knows; NOBODY: unknown or lost."""
+        self.leader = NO_NODE
+        """Who leads this term, as far as this member knows; NO_NODE: unknown or lost."""
         self.commit_index = self.last_applied = max(log.base_index, applied_index)
         """The highest index known committed, and applied. Neither falls while the member runs."""
         self.durable_index = log.last_index
@@ -147,7 +147,7 @@ class Member(Part):
 
     # ------------------------------------------------------------ roles
 
-    def _enter_term(self, term: Term, vote: NodeId = NOBODY) -> None:
+    def _enter_term(self, term: Term, vote: NodeId = NO_NODE) -> None:
         assert term > self.term, "terms only rise"
         led = self.leadership is not None
         self._become_follower()
@@ -181,12 +181,12 @@ class Member(Part):
         self.leadership = None
         self.tally = None
         self.role = Role.FOLLOWER
-        self.leader = NOBODY
+        self.leader = NO_NODE
 
     def _follow(self, leader: NodeId) -> None:
         """A message of this term's leader has come: yield to it, and wait again."""
         assert self.role is not Role.LEADER, "two leaders in one term"
-        assert self.leader in (NOBODY, leader), "two leaders in one term"
+        assert self.leader in (NO_NODE, leader), "two leaders in one term"
         self.timer.withhold()
         if self.role is Role.FOLLOWER and self.leader == leader:
             self.timer.elapsed_ticks = 0
@@ -266,7 +266,7 @@ class Member(Part):
         """
         if self.role is Role.LEADER or self._withholds_vote:
             return True
-        return self.leader != NOBODY and self.timer.elapsed_ticks < self._timing.election_ticks_min
+        return self.leader != NO_NODE and self.timer.elapsed_ticks < self._timing.election_ticks_min
 
     @property
     def _withholds_vote(self) -> bool:
@@ -305,7 +305,7 @@ class Member(Part):
             last=last,
             withheld=self._withholds_vote,
         )
-        if granted and self.vote == NOBODY:
+        if granted and self.vote == NO_NODE:
             self.vote = request.sender
             self._reset_timer()
         self._outbox.after_persist.append(request.reply(self.term, granted=granted))

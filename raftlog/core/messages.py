@@ -417,7 +417,7 @@ class PulledEntries:
     to: NodeId
     term: Term
     leader: NodeId
-    """NOBODY: the sender knows of none in this term."""
+    """NO_NODE: the sender knows of none in this term."""
     held: bool
     """False: the sender has no replica of the group to give anything from. The rest is 0 then."""
     base_index: LogIndex

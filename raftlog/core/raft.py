@@ -33,7 +33,7 @@ from raftlog.core.reads import PendingRead
 from raftlog.core.ready import ReadState, Ready, Role, SoftState
 from raftlog.core.status import RaftStatus, status_of
 from raftlog.core.types import (
-    NOBODY,
+    NO_NODE,
     EntryKind,
     HardState,
     LogIndex,
@@ -64,9 +64,9 @@ class Raft(Member):
 
     @property
     def transferring_to(self) -> NodeId:
-        """Who is being given the role of this leader; NOBODY: none is."""
+        """Who is being given the role of this leader; NO_NODE: none is."""
         transfer = self.leadership.transfer if self.leadership is not None else None
-        return transfer.to if transfer is not None else NOBODY
+        return transfer.to if transfer is not None else NO_NODE
 
     @property
     def is_wished(self) -> bool:
@@ -200,7 +200,7 @@ class Raft(Member):
         validity.check_pulled(pulled, self, self.log, term_max=term_max)
         if pulled.term > self.term:
             self._enter_term(pulled.term)
-        if pulled.term == self.term and pulled.leader != NOBODY:
+        if pulled.term == self.term and pulled.leader != NO_NODE:
             self._follow(pulled.leader)
         if (pulled.prev_index, pulled.prev_term) != (self.log.last_index, self.log.last_term):
             return  # an answer that came late
@@ -251,7 +251,7 @@ class Raft(Member):
     def transfer_leadership(self, to: NodeId, *, wished: bool = False) -> None:
         """Hand the leader's role to this voter (Raft dissertation section 3.10).
 
-        From now on nothing is written, until another member leads or `transferring_to` is NOBODY
+        From now on nothing is written, until another member leads or `transferring_to` is NO_NODE
         again: that is after an election timeout at the latest, and then it has failed. `wished`:
         see `TimeoutNow`. To ask again for the same one changes nothing.
 
@@ -371,7 +371,7 @@ class Raft(Member):
         tries to lead. Old news changes nothing. Where leases are on, the process may live and hold
         one, as a reset only says so: a quiesced member wakes, and waits for an election timeout.
         """
-        known = self.role is Role.FOLLOWER and self.leader != NOBODY
+        known = self.role is Role.FOLLOWER and self.leader != NO_NODE
         if not known or leader != self.leader or term != self.term:
             return
         if self._timing.lease_us:
@@ -379,14 +379,14 @@ class Raft(Member):
                 self.wake({})
             return
         self.quiesced = False
-        self.leader = NOBODY
+        self.leader = NO_NODE
         self._try_soon()
 
     def candidate_lost(self, node: NodeId) -> None:
         """The process of `node` is gone (its connection was reset). A member that has voted for it,
         and knows no leader since, tries soon: nobody else may have been a candidate."""
         voted = self.role is Role.FOLLOWER and self.vote == node
-        if voted and self.leader == NOBODY:
+        if voted and self.leader == NO_NODE:
             self._try_soon()
 
     def report_unreachable(self, node: NodeId) -> None:
@@ -435,7 +435,7 @@ class Raft(Member):
     def voters_reachable(self) -> None:
         """The way to a majority has opened: a member that knows no leader tries soon, as its
         pre-vote may be among what was lost. Where there is a leader it is refused."""
-        if self.role in (Role.FOLLOWER, Role.PRE_CANDIDATE) and self.leader == NOBODY:
+        if self.role in (Role.FOLLOWER, Role.PRE_CANDIDATE) and self.leader == NO_NODE:
             self._try_soon()
 
     def _try_soon(self) -> None:

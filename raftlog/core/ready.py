@@ -39,7 +39,7 @@ class ReadState:
 
 
 class SoftState(NamedTuple):
-    """What may be forgotten: who leads, as this member knows it (NOBODY: unknown)."""
+    """What may be forgotten: who leads, as this member knows it (NO_NODE: unknown)."""
 
     role: Role
     term: Term

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from raftlog.core.log_view import LogView
 from raftlog.core.state import Part
-from raftlog.core.types import NOBODY, HardState, LastEntry, LogIndex
+from raftlog.core.types import NO_NODE, HardState, LastEntry, LogIndex
 
 
 def is_recovering(recovery: int) -> bool:
@@ -46,7 +46,7 @@ def begun(state: HardState, lost: LastEntry | None) -> HardState:
         lost = state.lost
     if lost is not None and lost.term > state.term:
         # Nothing was answered in that term: see `Raft`.
-        state = HardState(lost.term, NOBODY, state.recovery)
+        state = HardState(lost.term, NO_NODE, state.recovery)
     return state._replace(recovery=next_recovery(state.recovery), lost=lost)
 
 

@@ -26,9 +26,9 @@ class RaftStatus:
     role: Role
     term: Term
     vote: NodeId
-    """Whom it voted for in its term; NOBODY: it still may."""
+    """Whom it voted for in its term; NO_NODE: it still may."""
     leader: NodeId
-    """Who leads its term, as far as it knows; NOBODY: unknown or lost."""
+    """Who leads its term, as far as it knows; NO_NODE: unknown or lost."""
     base_index: LogIndex
     """The entry before the first one in its log; 0: none was dropped."""
     first_index: LogIndex
@@ -49,7 +49,7 @@ class RaftStatus:
     handed_over: bool
     """Its present election began because the leader handed its role over."""
     transferring_to: NodeId
-    """Whom this leader hands its role to; NOBODY: nobody."""
+    """Whom this leader hands its role to; NO_NODE: nobody."""
     pending_reads: tuple[PendingRead, ...]
     """Linearizable reads that await their round, in the order in which they came."""
     followers: tuple[FollowerView, ...]

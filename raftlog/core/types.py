@@ -31,7 +31,7 @@ LogIndex = NewType("LogIndex", int)
 Offset = NewType("Offset", int)
 """A record's place in its topic, from 0, dense."""
 
-NOBODY = NodeId(0)
+NO_NODE = NodeId(0)
 CONTROLLER_GROUP = GroupId(0)
 NO_INDEX = LogIndex(0)
 FIRST_OFFSET = Offset(0)

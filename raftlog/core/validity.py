@@ -36,7 +36,7 @@ from raftlog.core.messages import (
     VoteReply,
     VoteRequest,
 )
-from raftlog.core.types import NOBODY, Entry, EntryKind, GroupId, LogIndex, NodeId, Term
+from raftlog.core.types import NO_NODE, Entry, EntryKind, GroupId, LogIndex, NodeId, Term
 from raftlog.errors import PeerProtocolViolation
 
 NUMBER_MAX = (1 << 62) - 1
@@ -153,8 +153,8 @@ def _problem_of_pulled(pulled: PulledEntries, member: Receiver, log: LogView) ->
     ) or _problem_of_position("entry", pulled.prev_index, pulled.prev_term, pulled.term)
     if problem is None and pulled.leader == member.node:
         problem = f"node {member.node} leads nothing"
-    other = pulled.term == member.term and member.leader not in (NOBODY, pulled.leader)
-    if problem is None and pulled.leader != NOBODY and other:
+    other = pulled.term == member.term and member.leader not in (NO_NODE, pulled.leader)
+    if problem is None and pulled.leader != NO_NODE and other:
         problem = f"node {member.leader} leads term {member.term}"
     if problem is not None:
         return problem
@@ -189,7 +189,7 @@ def _problem_of_leader(
     """What is wrong with a sender that speaks as the leader of the term."""
     if message.term == 0:
         return "nobody leads term 0"
-    if message.term == member.term and member.leader not in (NOBODY, message.sender):
+    if message.term == member.term and member.leader not in (NO_NODE, message.sender):
         return f"node {member.leader} leads term {member.term}"
     return None
 

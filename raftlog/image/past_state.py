@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from raftlog.core.types import NOBODY, EntryKind, LogIndex
+from raftlog.core.types import NO_NODE, EntryKind, LogIndex
 from raftlog.errors import NotLeader, RaftlogError
 from raftlog.image.machine import Machine, new_machine, restored
 from raftlog.image.manifest import SnapshotInfo
@@ -68,7 +68,7 @@ class PastStateRead:
             scan(fs, folder, info.group, LogIndex(after + 1), self._index)
         ):
             if self._abandoned:
-                raise NotLeader(group=info.group, leader=NOBODY)
+                raise NotLeader(group=info.group, leader=NO_NODE)
             if place.kind is EntryKind.COMMAND:
                 machine.apply(LogIndex(place.frame.entry_index), decode_command(command))
         return machine

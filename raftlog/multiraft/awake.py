@@ -13,7 +13,7 @@ from raftlog.core.messages import RaftMessage
 from raftlog.core.quorum import is_quorum
 from raftlog.core.ready import Role
 from raftlog.core.timer import Random
-from raftlog.core.types import NOBODY, GroupId, NodeId, RaftTiming, Term
+from raftlog.core.types import NO_NODE, GroupId, NodeId, RaftTiming, Term
 from raftlog.multiraft.effects import Effects
 from raftlog.multiraft.limits import MultiRaftLimits
 from raftlog.multiraft.local_replica import LocalReplica
@@ -169,7 +169,7 @@ class AwakeReplicas:
             if raft.leader == peer:
                 raft.leader_lost(peer, raft.term)
                 self.tick_again(local)
-            elif raft.leader == NOBODY:
+            elif raft.leader == NO_NODE:
                 raft.candidate_lost(peer)
             elif raft.leader == self._node:
                 raft.report_unreachable(peer)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from raftlog.core.types import NOBODY, LogIndex, NodeId, Term
+from raftlog.core.types import NO_NODE, LogIndex, NodeId, Term
 from raftlog.errors import RaftlogError, WatcherTooSlow
 
 EVENTS_QUEUED_MAX = 256
@@ -67,7 +67,7 @@ class Watcher:
         self._error: RaftlogError | None = None
         self._known = status
         self._told_index = after
-        if status.leader != NOBODY:
+        if status.leader != NO_NODE:
             self._queue.append(LeaderChanged(leader=status.leader, term=status.term))
         self._queue.append(VotersChanged(voters=status.voters, learners=status.learners))
 
@@ -85,7 +85,7 @@ class Watcher:
     def note(self, status: GroupStatus) -> None:
         """The group is like this now."""
         before, self._known = self._known, status
-        if status.leader != NOBODY and status[:2] != before[:2]:
+        if status.leader != NO_NODE and status[:2] != before[:2]:
             self._queue.append(LeaderChanged(leader=status.leader, term=status.term))
         if status[3:] != before[3:]:
             self._queue.append(VotersChanged(voters=status.voters, learners=status.learners))

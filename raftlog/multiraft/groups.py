@@ -19,7 +19,7 @@ from raftlog.core.timer import Random
 from raftlog.core.types import (
     CONTROLLER_GROUP,
     NO_INDEX,
-    NOBODY,
+    NO_NODE,
     GroupId,
     HardState,
     LastEntry,
@@ -176,7 +176,7 @@ class GroupStore:
     def begin_recovery(self, group: GroupId, lost: LastEntry | None) -> int:
         """Put into the journal that another recovery of the group begins, of a log that ended with
         `lost` (`raftlog.core.recovery.begun`), and return its number. For the journal's thread."""
-        state = begun(self.journal.get(group) or HardState(Term(0), NOBODY), lost)
+        state = begun(self.journal.get(group) or HardState(Term(0), NO_NODE), lost)
         self.journal.put(group, state)
         return state.recovery
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from raftlog.core.leadership import FollowerView
 from raftlog.core.ready import Role
-from raftlog.core.types import NOBODY, GroupId, LogIndex, NodeId, RaftTiming
+from raftlog.core.types import NO_NODE, GroupId, LogIndex, NodeId, RaftTiming
 from raftlog.errors import NotLeader, TransferRefused
 from raftlog.machines.cluster_nodes import KnownNode
 from raftlog.multiraft.local_replica import LocalReplica
@@ -147,7 +147,7 @@ class LeaderMoves:
     def _holds_up(self, local: LocalReplica) -> bool:
         raft = local.raft
         if raft.role is Role.LEADER:
-            return raft.transferring_to != NOBODY or bool(self._able(local))
+            return raft.transferring_to != NO_NODE or bool(self._able(local))
         return raft.role is Role.CANDIDATE  # until the election times out, at most
 
     def tick(self, ticks: int) -> None:
@@ -172,7 +172,7 @@ class LeaderMoves:
                 local.replica.stand_back()
 
     def _give_away(self, ticks: int) -> None:
-        in_flight = sum(local.raft.transferring_to != NOBODY for local in self._replicas.values())
+        in_flight = sum(local.raft.transferring_to != NO_NODE for local in self._replicas.values())
         for local, better in self._better(ticks, leaves=True):
             if in_flight >= _IN_FLIGHT_MAX:
                 return
@@ -196,7 +196,7 @@ class LeaderMoves:
         """The groups led here that another node should lead, and which one."""
         for local in self._replicas.values():
             raft = local.raft
-            if raft.role is not Role.LEADER or raft.transferring_to != NOBODY:
+            if raft.role is not Role.LEADER or raft.transferring_to != NO_NODE:
                 continue
             voters = raft.membership.voters
             if not leaves and voters and voters[_first(local.group, len(voters))] == self._node:

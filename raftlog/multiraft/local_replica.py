@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from raftlog.comparison import Trust
 from raftlog.core.ready import Role
-from raftlog.core.types import NOBODY, GroupId, LogIndex, NodeId, Offset, Payload, Term
+from raftlog.core.types import NO_NODE, GroupId, LogIndex, NodeId, Offset, Payload, Term
 from raftlog.damage_table import Trouble, serves_everything
 from raftlog.errors import (
     CorruptFile,
@@ -240,7 +240,7 @@ class LocalReplica:
         While the leader hands its role over nothing is written. Then `reply` gets these errors
         later, or the command is written once the transfer has failed.
         """
-        if self.raft.transferring_to != NOBODY:
+        if self.raft.transferring_to != NO_NODE:
             self._paused.append((payload, reply))
             return
         span = self.raft.propose([payload])
@@ -250,8 +250,8 @@ class LocalReplica:
         """Propose what waited for a transfer, if that has failed; if it has not, tell who leads
         now, as soon as that is known. Returns whether anything was proposed."""
         raft = self.raft
-        awaits_leader = raft.role is Role.FOLLOWER and raft.leader == NOBODY
-        if not self._paused or raft.transferring_to != NOBODY or awaits_leader:
+        awaits_leader = raft.role is Role.FOLLOWER and raft.leader == NO_NODE
+        if not self._paused or raft.transferring_to != NO_NODE or awaits_leader:
             return False
         paused, self._paused = self._paused, []
         for payload, reply in paused:

@@ -20,7 +20,7 @@ from raftlog.core.messages import (
     PullRequest,
     PullRow,
 )
-from raftlog.core.types import NO_INDEX, NOBODY, LogIndex, NodeId, Span, Term
+from raftlog.core.types import NO_INDEX, NO_NODE, LogIndex, NodeId, Span, Term
 from raftlog.damage_table import gives_images
 from raftlog.errors import CorruptFile, PeerProtocolViolation
 from raftlog.multiraft.catch_up_budget import CatchUpBudget
@@ -117,7 +117,7 @@ class PullAnswers:
             self._refused(violation)
             return True
         raft = local.raft
-        is_news = raft.term >= row.leader_term and raft.leader != NOBODY
+        is_news = raft.term >= row.leader_term and raft.leader != NO_NODE
         is_news = is_news and (raft.term, raft.leader) != (row.leader_term, row.leader)
         if row.index < raft.log.base_index:
             self._send(peer, self._pulled(local, row, peer), *self._offer(local, peer))
@@ -219,7 +219,7 @@ class PullAnswers:
             sender=self._node,
             to=peer,
             term=Term(0),
-            leader=NOBODY,
+            leader=NO_NODE,
             held=False,
             base_index=NO_INDEX,
             commit_index=NO_INDEX,

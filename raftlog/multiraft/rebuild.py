@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 
 from raftlog.comparison import Trust
-from raftlog.core.types import NOBODY, GroupId
+from raftlog.core.types import NO_NODE, GroupId
 from raftlog.image.outvoted import Outvoted
 from raftlog.machines.group_info import ControllerInfo
 from raftlog.multiraft.disk import NodeDisk
@@ -86,7 +86,7 @@ class Rebuilds:
             self._told.pop(local.group, None)
         elif not local.outvoted.may_rebuild(self._now_us(local)):
             self._tell_once(RebuildsSpent(group=local.group, info=local.info))
-        elif local.raft.leader not in (NOBODY, local.replica.node) and local not in self._noting:
+        elif local.raft.leader not in (NO_NODE, local.replica.node) and local not in self._noting:
             peer = local.raft.leader
             self._tell_once(ReplicaRebuilding(group=local.group, info=local.info, peer=peer))
             self._images.rebuild(local, peer)

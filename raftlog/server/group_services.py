@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from typing import assert_never
 
-from raftlog.core.types import NO_INDEX, NOBODY, Entry, LogIndex, NodeId, Term
+from raftlog.core.types import NO_INDEX, NO_NODE, Entry, LogIndex, NodeId, Term
 from raftlog.errors import CorruptFile, IndexOverflow, IndexUnderflow, MalformedRequest
 from raftlog.image.snapshot_file import SnapshotRead
 from raftlog.multiraft.group_events import GroupEvent, LeaderChanged, StateChanged, VotersChanged
@@ -120,7 +120,7 @@ class GroupServices:
             local.events.forget(watcher)
 
     def _told(self, event: GroupEvent) -> calls.GroupEvent:
-        leader, term, index = NOBODY, Term(0), NO_INDEX
+        leader, term, index = NO_NODE, Term(0), NO_INDEX
         voters: tuple[NodeId, ...] = ()
         learners: tuple[NodeId, ...] = ()
         match event:

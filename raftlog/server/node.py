@@ -22,7 +22,7 @@ from raftlog.auth.principals import node_caller
 from raftlog.config import Settings, StorageSettings
 from raftlog.core.messages import PeerMessage
 from raftlog.core.ready import Role
-from raftlog.core.types import FORMAT_STAMP, NOBODY, GroupId, LogIndex, NodeId, Offset
+from raftlog.core.types import FORMAT_STAMP, NO_NODE, GroupId, LogIndex, NodeId, Offset
 from raftlog.errors import (
     AddressTaken,
     Forbidden,
@@ -369,7 +369,7 @@ class Node:
         info = controller.info_of(group)
         voters = controller.voters_of(info) if info is not None else ()
         others = [each for each in voters if each != self.node]
-        leader = random.choice(others) if others else NOBODY
+        leader = random.choice(others) if others else NO_NODE
         return self._hinted(NotLeader(group=group, node=self.node, leader=leader))
 
     def is_elsewhere(self, group: GroupId) -> bool:
@@ -452,7 +452,7 @@ class Node:
         """
         raft = local.raft
         self._decided(lambda: self.multiraft.transfer_leadership(local, to, wished=True))
-        while raft.transferring_to == to or raft.leader == NOBODY:
+        while raft.transferring_to == to or raft.leader == NO_NODE:
             await asyncio.sleep(self._tick_s)
         return raft.leader
 

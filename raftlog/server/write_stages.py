@@ -10,7 +10,7 @@ import time
 from collections import deque
 
 from raftlog.core.ready import Role
-from raftlog.core.types import NOBODY, LogIndex, Term
+from raftlog.core.types import NO_NODE, LogIndex, Term
 from raftlog.metrics.counts import CallCount, Counts, WriteStage
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.server.calling import counted_call, span
@@ -50,7 +50,7 @@ class WriteStages:
     def proposed(self, local: LocalReplica) -> None:
         """The call that is being answered has just put a command into the group's log."""
         call, raft = counted_call(), local.raft
-        if call is None or raft.transferring_to != NOBODY:
+        if call is None or raft.transferring_to != NO_NODE:
             return  # nobody waits for it; or it is not in the log yet
         writes = self._writes.setdefault(local, deque())
         if len(writes) < _WATCHED_MAX:

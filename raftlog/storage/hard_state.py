@@ -24,7 +24,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from raftlog.core.types import NOBODY, GroupId, HardState, LastEntry, LogIndex, NodeId, Term
+from raftlog.core.types import NO_NODE, GroupId, HardState, LastEntry, LogIndex, NodeId, Term
 from raftlog.errors import CorruptFile, FormatUnsupported
 from raftlog.storage.checked_file import damage_of
 from raftlog.storage.contract import File, FileSystem
@@ -189,7 +189,7 @@ class HardStateJournal:
         if known is not None:
             assert state.term >= known.term, f"group {group}: a term never falls"
             assert state.recovery >= known.recovery, f"group {group}: a recovery is never undone"
-            assert state.term > known.term or known.vote in (NOBODY, state.vote), (
+            assert state.term > known.term or known.vote in (NO_NODE, state.vote), (
                 f"group {group} voted for {known.vote} in term {known.term}, not for {state.vote}"
             )
         self._states[group] = state

@@ -17,14 +17,14 @@ from raftlog.machines.commands import EpochKey, TopicInfo
 from raftlog.machines.schema import Schema
 from raftlog.machines.settings import TopicSetting
 
-NOBODY = "127.0.0.1:1"
+NO_NODE = "127.0.0.1:1"
 KEY = EpochKey(writer="w", query_id="w", run="r", epoch=0, streaming=True)
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
     """Untyped, because a checker would refuse these calls."""
-    with raftlog.connect(NOBODY) as client:
+    with raftlog.connect(NO_NODE) as client:
         yield client
 
 
@@ -166,7 +166,7 @@ def test_connect_refuses_settings_that_no_file_could_have(timeout_s: Any) -> Non
     invalid = raftlog.ClientSettings().model_copy(update={"request_timeout_s": timeout_s})
     for arguments in ({"request_timeout_s": timeout_s}, {"settings": invalid}):
         with pytest.raises(InvalidOption, match=r"'request_timeout_s' is .*") as caught:
-            raftlog.connect(NOBODY, **arguments)
+            raftlog.connect(NO_NODE, **arguments)
         assert "seconds; above 0, at most 3600" in caught.value.remedy
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from raftlog.core.raft import Raft
 from raftlog.core.ready import Role
 from raftlog.core.status import RaftStatus
-from raftlog.core.types import NOBODY, LogIndex, Term
+from raftlog.core.types import NO_NODE, LogIndex, Term
 
 _NEXT_ROLES = {
     Role.FOLLOWER: (Role.FOLLOWER, Role.PRE_CANDIDATE, Role.CANDIDATE),
@@ -61,9 +61,9 @@ def _check_moment(now: RaftStatus) -> None:
     if now.role in (Role.CANDIDATE, Role.LEADER):
         assert now.vote == now.node, "a candidate votes for itself"
     if now.role in (Role.CANDIDATE, Role.PRE_CANDIDATE):
-        assert now.leader == NOBODY, "a member that campaigns follows nobody"
+        assert now.leader == NO_NODE, "a member that campaigns follows nobody"
     if now.quiesced:
-        assert now.leader != NOBODY, "quiesced without a leader"
+        assert now.leader != NO_NODE, "quiesced without a leader"
         assert now.commit_index == now.last_index, "quiesced before all is committed"
 
 
@@ -81,8 +81,8 @@ def _check_votes(before: RaftStatus, now: RaftStatus) -> None:
     assert now.term >= before.term, "the term fell"
     if now.term > before.term:
         return
-    assert now.vote == before.vote or before.vote == NOBODY, "two votes in one term"
-    known = before.leader != NOBODY and now.leader != NOBODY
+    assert now.vote == before.vote or before.vote == NO_NODE, "two votes in one term"
+    known = before.leader != NO_NODE and now.leader != NO_NODE
     assert not known or now.leader == before.leader, "two leaders in one term"
 
 
@@ -107,7 +107,7 @@ def _check_leader(before: RaftStatus, now: RaftStatus) -> None:
         assert follower.match_index <= now.last_index, "matched beyond the leader's log"
         assert follower.next_index > now.base_index, "it would be sent what was dropped"
         assert follower.probing or not follower.behind_base, "sent entries it cannot append"
-    if before.transferring_to != NOBODY and now.transferring_to == before.transferring_to:
+    if before.transferring_to != NO_NODE and now.transferring_to == before.transferring_to:
         assert now.last_index == before.last_index, "written while the role was handed over"
     if now.commit_index > before.commit_index:
         holders = {

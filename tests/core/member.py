@@ -26,7 +26,7 @@ from raftlog.core.raft import Raft
 from raftlog.core.ready import ReadState, Ready
 from raftlog.core.recovery import begun
 from raftlog.core.types import (
-    NOBODY,
+    NO_NODE,
     Entry,
     EntryKind,
     GroupId,
@@ -102,7 +102,7 @@ class Member:
         voters: int = 3,
         terms: Sequence[int] = (),
         term: int | None = None,
-        vote: int = NOBODY,
+        vote: int = NO_NODE,
         timing: RaftTiming = TIMING,
         random: object | None = None,
         sync: bool = True,

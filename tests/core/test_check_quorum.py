@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from raftlog.core.ready import Role
-from raftlog.core.types import NOBODY
+from raftlog.core.types import NO_NODE
 from raftlog.errors import NotLeader
 from tests.core.member import TIMING, Member, acceptance, heartbeat_reply
 from tests.core.network import Network
@@ -19,7 +19,7 @@ def test_a_leader_that_hears_no_majority_steps_down_within_a_timeout() -> None:
     assert member.raft.role is Role.LEADER
     member.step(heartbeat_reply(member, 2))
     member.tick()
-    assert (member.raft.role, member.raft.leader) == (Role.FOLLOWER, NOBODY)
+    assert (member.raft.role, member.raft.leader) == (Role.FOLLOWER, NO_NODE)
     assert member.raft.term == term
     with pytest.raises(NotLeader):
         member.propose("too late")

@@ -8,7 +8,7 @@ import pytest
 
 from raftlog.core.messages import AppendReply, AppendRequest, Heartbeat, VoteReply, VoteRequest
 from raftlog.core.ready import Role
-from raftlog.core.types import NOBODY, HardState
+from raftlog.core.types import NO_NODE, HardState
 from raftlog.errors import PeerProtocolViolation
 from tests.core.member import (
     TIMING,
@@ -26,7 +26,7 @@ def test_a_member_starts_as_a_follower_that_knows_no_leader() -> None:
     """CHECKLIST 30."""
     for terms in ([], [1, 1, 3]):
         raft = Member(1, terms=terms).raft
-        assert (raft.role, raft.leader) == (Role.FOLLOWER, NOBODY)
+        assert (raft.role, raft.leader) == (Role.FOLLOWER, NO_NODE)
         assert not raft.ready()
 
 
@@ -93,7 +93,7 @@ def test_a_vote_leaves_only_after_it_is_durable_and_survives_a_crash() -> None:
     member.step(vote_request(member, 2, term=2, last=(0, 0)))
     assert member.take() == [], "not durable yet"
     member.start()
-    assert member.raft.vote == NOBODY, "forgotten, but it was never sent"
+    assert member.raft.vote == NO_NODE, "forgotten, but it was never sent"
     member.step(vote_request(member, 3, term=2, last=(0, 0)))
     member.persist()
     assert [reply.granted for reply in member.take(VoteReply)] == [True]
@@ -109,7 +109,7 @@ def test_a_candidate_s_own_vote_counts_only_once_durable() -> None:
     member.tick()
     member.persist()
     assert (member.raft.role, member.raft.term) == (Role.CANDIDATE, 1)
-    assert member.disk_hard_state == HardState(0, NOBODY)
+    assert member.disk_hard_state == HardState(0, NO_NODE)
     member.persist()
     assert member.raft.role is Role.LEADER
     assert member.disk_hard_state == HardState(1, 1)

@@ -8,7 +8,7 @@ import pytest
 
 from raftlog.core.messages import VoteReply, VoteRequest
 from raftlog.core.ready import Role
-from raftlog.core.types import NOBODY
+from raftlog.core.types import NO_NODE
 from tests.core.member import TIMING, Member, heartbeat, vote_request
 from tests.core.network import Network
 
@@ -20,7 +20,7 @@ def test_a_follower_told_of_its_leader_s_death_tries_within_the_jitter() -> None
         member = Member(1, term=2, random=Random(seed))
         member.step(heartbeat(member, 3, term=2))
         member.leader_lost(3, 2)
-        assert (member.raft.role, member.raft.leader) == (Role.FOLLOWER, NOBODY)
+        assert (member.raft.role, member.raft.leader) == (Role.FOLLOWER, NO_NODE)
         ticks = 0
         while member.raft.role is Role.FOLLOWER:
             member.tick()

@@ -19,7 +19,7 @@ from raftlog.core.messages import (
     VoteRequest,
 )
 from raftlog.core.ready import ReadState, Role
-from raftlog.core.types import NOBODY, RaftTiming, lease_length_us
+from raftlog.core.types import NO_NODE, RaftTiming, lease_length_us
 from raftlog.errors import TransferRefused, TransferUnderWay
 from tests.core.member import (
     TICK_US,
@@ -245,7 +245,7 @@ def test_a_leader_that_has_sent_timeout_now_holds_no_lease_again_in_its_term() -
         leader.step(*[heartbeat_reply(leader, node, read_round=asked) for node in (2, 3)])
         assert not leader.holds_lease
     assert leader.raft.role is Role.LEADER
-    assert leader.raft.transferring_to == NOBODY, "it has failed long ago"
+    assert leader.raft.transferring_to == NO_NODE, "it has failed long ago"
 
 
 def test_a_vote_that_the_leader_asked_for_is_given_against_the_promise() -> None:
@@ -327,7 +327,7 @@ def test_a_later_term_that_comes_otherwise_does_not_end_the_promise() -> None:
     """A late refusal by a member of a later term brings that term, in which nobody leads."""
     member = _voter()
     member.step(vote_reply(member, 2, term=5, granted=False))
-    assert (member.raft.term, member.raft.leader) == (5, NOBODY)
+    assert (member.raft.term, member.raft.leader) == (5, NO_NODE)
     assert not _gives(member, term=5)
     member.raft.voters_reachable()
     member.tick(ELECTION_TICKS - 1)

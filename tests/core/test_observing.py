@@ -14,7 +14,7 @@ from raftlog.core.messages import PulledEntries
 from raftlog.core.raft import Raft
 from raftlog.core.types import (
     NO_INDEX,
-    NOBODY,
+    NO_NODE,
     Entry,
     EntryKind,
     GroupId,
@@ -36,7 +36,7 @@ def observer(terms: Sequence[int] = (), applied: int = 0) -> Raft:
         group=GroupId(1),
         memberships=Memberships(MembershipAt(NO_INDEX, Membership())),
         timing=RaftTiming(),
-        hard_state=HardState(Term(max(terms, default=0)), NOBODY),
+        hard_state=HardState(Term(max(terms, default=0)), NO_NODE),
         log=LogView.restore(terms=runs, sizes=[1] * len(terms)),
         random=random.Random(1),
         applied_index=LogIndex(applied),

@@ -7,7 +7,7 @@ import pytest
 
 from raftlog.core.messages import VoteReply, VoteRequest
 from raftlog.core.ready import Role
-from raftlog.core.types import NOBODY, HardState, Term
+from raftlog.core.types import NO_NODE, HardState, Term
 from tests.core.member import TIMING, Longest, Member, heartbeat, vote_reply, vote_request
 from tests.core.network import Network
 
@@ -18,7 +18,7 @@ def test_a_pre_vote_changes_no_term_and_no_vote_anywhere() -> None:
     member.step(vote_request(member, 2, term=9, last=(0, 0), pre=True))
     assert (member.raft.term, member.raft.vote) == (3, 0)
     assert [(r.granted, r.term) for r in member.take(VoteReply)] == [(True, 9)]
-    assert member.disk_hard_state == HardState(Term(3), NOBODY)
+    assert member.disk_hard_state == HardState(Term(3), NO_NODE)
     member.tick(TIMING.election_ticks_min)
     assert member.raft.role is Role.PRE_CANDIDATE
     assert [(r.term, r.pre) for r in member.take(VoteRequest)] == [(4, True), (4, True)]

@@ -11,7 +11,7 @@ from raftlog.core.membership import Membership, MembershipAt, Memberships
 from raftlog.core.messages import VoteReply
 from raftlog.core.raft import Raft
 from raftlog.core.ready import Role
-from raftlog.core.types import NO_INDEX, NOBODY, GroupId, HardState, NodeId, RaftTiming, Term
+from raftlog.core.types import NO_INDEX, NO_NODE, GroupId, HardState, NodeId, RaftTiming, Term
 from raftlog.errors import AcknowledgedEntriesLost
 from tests.core.member import TIMING, Member, append_request, heartbeat, vote_request
 from tests.core.network import Network
@@ -80,8 +80,8 @@ def test_a_follower_that_lost_its_unsynced_tail_gets_it_again() -> None:
 def test_a_term_that_was_not_synced_before_its_entries_is_taken_from_them() -> None:
     """Log and hard state are different files; so so no vote of that term can have left."""
     member = Member(1, terms=[1, 4], term=2, vote=3)
-    assert (member.raft.term, member.raft.vote) == (4, NOBODY)
-    assert member.raft.ready().hard_state == HardState(4, NOBODY)
+    assert (member.raft.term, member.raft.vote) == (4, NO_NODE)
+    assert member.raft.ready().hard_state == HardState(4, NO_NODE)
 
 
 def test_a_restarted_leader_of_the_term_does_not_believe_it_still_leads() -> None:
@@ -144,7 +144,7 @@ def test_a_log_above_a_base_starts_committed_at_the_base() -> None:
         group=GroupId(0),
         memberships=Memberships(MembershipAt(NO_INDEX, Membership((NodeId(1), NodeId(2))))),
         timing=RaftTiming(),
-        hard_state=HardState(Term(3), NOBODY),
+        hard_state=HardState(Term(3), NO_NODE),
         log=LogView.restore(base_index=10, base_term=2, terms=[(11, 3)], sizes=[5]),
         random=Random(1),
     )

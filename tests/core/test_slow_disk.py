@@ -10,7 +10,7 @@ from raftlog.core.election import PATIENCE
 from raftlog.core.messages import Heartbeat, HeartbeatReply
 from raftlog.core.raft import Raft
 from raftlog.core.ready import Role
-from raftlog.core.types import NOBODY
+from raftlog.core.types import NO_NODE
 from tests.core.member import (
     TIMING,
     Member,
@@ -129,7 +129,7 @@ def test_only_members_heard_lately_count_as_ahead() -> None:
     for _ in range(TIMING.election_ticks_min // 2):
         member.step(*(heartbeat_reply(member, node) for node in (2, 3, 4)))
         member.tick()
-    assert (member.raft.role, member.raft.leader) == (Role.FOLLOWER, NOBODY)
+    assert (member.raft.role, member.raft.leader) == (Role.FOLLOWER, NO_NODE)
 
 
 def test_a_group_of_one_is_led_however_slow_its_disk() -> None:

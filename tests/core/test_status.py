@@ -7,7 +7,7 @@ from dataclasses import FrozenInstanceError
 import pytest
 
 from raftlog.core.ready import Role
-from raftlog.core.types import NOBODY, Term
+from raftlog.core.types import NO_NODE, Term
 from tests.core.member import TIMING, Longest, Member, acceptance, heartbeat, vote_reply
 
 
@@ -16,7 +16,7 @@ def test_a_follower_shows_its_timer() -> None:
     member.step(heartbeat(member, 3, term=2, commit_index=2))
     member.tick(4)
     status = member.raft.status()
-    assert (status.role, status.term, status.leader, status.vote) == (Role.FOLLOWER, 2, 3, NOBODY)
+    assert (status.role, status.term, status.leader, status.vote) == (Role.FOLLOWER, 2, 3, NO_NODE)
     assert (status.last_index, status.last_term) == (2, 1)
     assert (status.commit_index, status.commit_term, status.last_applied) == (2, 1, 2)
     assert (status.elapsed_ticks, status.timeout_ticks) == (4, 2 * TIMING.election_ticks_min)

@@ -9,7 +9,7 @@ import pytest
 from raftlog.core.messages import AppendRequest, VoteReply, VoteRequest
 from raftlog.core.reads import PendingRead
 from raftlog.core.ready import Role
-from raftlog.core.types import NOBODY, RaftTiming
+from raftlog.core.types import NO_NODE, RaftTiming
 from tests.core.member import (
     TIMING,
     Longest,
@@ -129,7 +129,7 @@ def test_a_leader_checks_its_quorum_by_its_new_timeout() -> None:
     member.tick(29)
     assert member.raft.role is Role.LEADER
     member.tick()
-    assert (member.raft.role, member.raft.leader) == (Role.FOLLOWER, NOBODY)
+    assert (member.raft.role, member.raft.leader) == (Role.FOLLOWER, NO_NODE)
     assert member.raft.status().timeout_ticks == 30
 
 

@@ -9,7 +9,7 @@ import pytest
 from raftlog.core.membership import Membership
 from raftlog.core.messages import AppendRequest, Heartbeat, RaftMessage, TimeoutNow, VoteRequest
 from raftlog.core.ready import Role
-from raftlog.core.types import NOBODY, NodeId, RaftTiming, Term
+from raftlog.core.types import NO_NODE, NodeId, RaftTiming, Term
 from raftlog.errors import (
     NotLeader,
     PeerProtocolViolation,
@@ -191,7 +191,7 @@ def test_a_transfer_that_fails_gives_writes_back_within_an_election_timeout() ->
     network = led()
     network.isolate(2)
     network[1].transfer(2)
-    ticks = network.tick_until(lambda: network[1].raft.transferring_to == NOBODY)
+    ticks = network.tick_until(lambda: network[1].raft.transferring_to == NO_NODE)
     assert ticks <= TIMING.election_ticks_min
     network[1].propose("again")
     network.settle()
@@ -207,11 +207,11 @@ def test_a_tick_says_that_there_is_something_to_do_when_a_transfer_ends() -> Non
     member = lone_leader(timing)
     member.transfer(2)
     ticks = 0
-    while member.raft.transferring_to != NOBODY:
+    while member.raft.transferring_to != NO_NODE:
         due = member.raft.tick()
         member.raft.ready()
         ticks += 1
-        assert due or member.raft.transferring_to != NOBODY
+        assert due or member.raft.transferring_to != NO_NODE
     assert due
     assert ticks == timing.election_ticks_min
 
@@ -222,7 +222,7 @@ def test_a_follower_that_would_not_lead_ends_it_with_its_next_answer() -> None:
     member.transfer(2)
     assert member.raft.transferring_to == 2
     member.step(heartbeat_reply(member, 2, last_index=1, may_lead=False))
-    assert member.raft.transferring_to == NOBODY
+    assert member.raft.transferring_to == NO_NODE
     member.propose("again")
 
 
@@ -236,7 +236,7 @@ def test_one_whose_process_is_gone_ends_it_at_once() -> None:
     assert member.raft.transferring_to == 2
     member.raft.report_unreachable(2)
     member.settle()
-    assert member.raft.transferring_to == NOBODY
+    assert member.raft.transferring_to == NO_NODE
     member.propose("again")
     with pytest.raises(TransferRefused, match="could not lead now"):
         member.transfer(2)
@@ -259,7 +259,7 @@ def test_to_ask_for_the_same_again_changes_nothing_and_for_another_is_refused() 
         member.transfer(3)
     member.step(heartbeat_reply(member, 2, last_index=1), heartbeat_reply(member, 3, last_index=1))
     member.tick()
-    assert member.raft.transferring_to == NOBODY
+    assert member.raft.transferring_to == NO_NODE
 
 
 # ---------------------------------------------------------------- it is refused

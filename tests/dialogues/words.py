@@ -23,7 +23,7 @@ from raftlog.core.messages import (
 )
 from raftlog.core.ready import Ready, Role, SoftState
 from raftlog.core.status import RaftStatus
-from raftlog.core.types import NOBODY, Entry, EntryKind, HardState
+from raftlog.core.types import NO_NODE, Entry, EntryKind, HardState
 from tests.core.member import Member
 
 
@@ -140,14 +140,14 @@ def _role(node: int, state: SoftState) -> str:
         case Role.LEADER:
             return f"leads term {state.term}"
         case Role.FOLLOWER:
-            leader = "nobody" if state.leader == NOBODY else state.leader
+            leader = "nobody" if state.leader == NO_NODE else state.leader
             return f"follows {leader} in term {state.term}"
         case _:
             return f"is {state.role.value} in term {state.term}"
 
 
 def _hard_state(state: HardState) -> str:
-    voted = f" vote={state.vote}" if state.vote != NOBODY else ""
+    voted = f" vote={state.vote}" if state.vote != NO_NODE else ""
     lost = f" lost={state.lost.term}.{state.lost.index}" if state.lost is not None else ""
     return f"term={state.term}{voted}{_recovery(state.recovery)}{lost}"
 

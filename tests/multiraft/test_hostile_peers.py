@@ -20,7 +20,7 @@ from raftlog.core.messages import Heartbeat, PeerMessage
 from raftlog.core.types import (
     EMPTY_PAYLOAD,
     NO_INDEX,
-    NOBODY,
+    NO_NODE,
     Entry,
     EntryKind,
     GroupId,
@@ -275,15 +275,15 @@ class Honest:
                         self.hear(message)
 
     def leader(self) -> NodeId:
-        """Who leads group 1 of those that agree; NOBODY: they do not."""
+        """Who leads group 1 of those that agree; NO_NODE: they do not."""
         rafts = [victim.multiraft.replicas[GROUP].raft for victim in self.victims.values()]
         told = {(raft.leader, raft.term, raft.commit_index) for raft in rafts}
         leader = told.pop()[0]
-        return leader if not told and leader in self.victims else NOBODY
+        return leader if not told and leader in self.victims else NO_NODE
 
     def wait_for_leader(self, ticks_max: int = 600) -> None:
         for _ in range(ticks_max):
-            if self.leader() != NOBODY:
+            if self.leader() != NO_NODE:
                 return
             self.tick()
         raise AssertionError(f"no leader within {ticks_max} ticks")
@@ -354,7 +354,7 @@ def test_a_claimed_loss_ends_no_process_and_a_restart_ends_its_effect() -> None:
         assert isinstance(victim.driver.refusals()[-1].latest, AcknowledgedEntriesLost)
     for _ in range(300):
         honest.tick()
-    assert honest.leader() == NOBODY, "no vote is given"
+    assert honest.leader() == NO_NODE, "no vote is given"
     honest.restart()
     honest.write()
 

@@ -11,7 +11,7 @@ import pytest
 from raftlog.core.leadership import FollowerView
 from raftlog.core.messages import TimeoutNow
 from raftlog.core.ready import Role
-from raftlog.core.types import CONTROLLER_GROUP, NOBODY, GroupId, LogIndex, NodeId, Payload
+from raftlog.core.types import CONTROLLER_GROUP, NO_NODE, GroupId, LogIndex, NodeId, Payload
 from raftlog.errors import NotLeader, TransferRefused
 from raftlog.machines.cluster_nodes import KnownNode
 from raftlog.machines.commands import RegisterNode, Rules, SetDuty
@@ -206,7 +206,7 @@ def test_few_groups_move_at_a_time() -> None:
 
     def are_spread() -> bool:
         led = [cluster.local(ONE, each).raft for each in cluster.groups]
-        under_way.append(sum(raft.transferring_to != NOBODY for raft in led))
+        under_way.append(sum(raft.transferring_to != NO_NODE for raft in led))
         return leaders(cluster) == preferred(cluster)
 
     cluster.wait(are_spread, timeouts=200)

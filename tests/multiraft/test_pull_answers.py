@@ -21,7 +21,7 @@ from raftlog.core.messages import (
 from raftlog.core.types import (
     CONTROLLER_GROUP,
     NO_INDEX,
-    NOBODY,
+    NO_NODE,
     LogIndex,
     NodeId,
     Term,
@@ -67,7 +67,7 @@ class Parent(Node):
 
     def pull(self, *groups: int) -> None:
         """The observer has nothing of these groups, and asks."""
-        row = {"index": LogIndex(0), "term": Term(0), "leader_term": Term(0), "leader": NOBODY}
+        row = {"index": LogIndex(0), "term": Term(0), "leader_term": Term(0), "leader": NO_NODE}
         rows = tuple(PullRow(group=group, **row) for group in groups)
         request = PullRequest(sender=OBSERVER, to=ONE, number=NUMBER, rows=rows)
         self.multiraft.receive(OBSERVER, [request])
@@ -113,7 +113,7 @@ def test_an_observer_is_told_of_no_entry_that_is_not_known_to_be_committed(
     parent.multiraft.receive(TWO, [first_entries(GROUP, TWO, count=1, commit_index=NO_INDEX)])
     parent.run_pending()
     assert parent.multiraft.replicas[GROUP].raft.log.last_term == 1
-    row = PullRow(group=GROUP, index=LogIndex(1), term=Term(2), leader_term=Term(0), leader=NOBODY)
+    row = PullRow(group=GROUP, index=LogIndex(1), term=Term(2), leader_term=Term(0), leader=NO_NODE)
     request = PullRequest(sender=OBSERVER, to=ONE, number=NUMBER, rows=(row,))
     parent.multiraft.receive(OBSERVER, [request])
     parent.run_pending()
@@ -137,7 +137,7 @@ def test_of_the_requests_of_one_frame_only_the_last_is_answered(tmp_path: Path) 
     """Two bytes make a row, so a frame may have more than can be answered in a turn."""
     parent = Parent(tmp_path)
     parent.create(ONE, TWO)
-    row = PullRow(group=GROUP, index=NO_INDEX, term=Term(0), leader_term=Term(0), leader=NOBODY)
+    row = PullRow(group=GROUP, index=NO_INDEX, term=Term(0), leader_term=Term(0), leader=NO_NODE)
     requests = [
         PullRequest(sender=OBSERVER, to=ONE, number=number, rows=(row,)) for number in range(9)
     ]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from raftlog.core.raft import Raft
-from raftlog.core.types import CONTROLLER_GROUP, NOBODY, GroupId, NodeId, Offset
+from raftlog.core.types import CONTROLLER_GROUP, NO_NODE, GroupId, NodeId, Offset
 from raftlog.machines.byte_index import JoinedIndex
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.rules import RULES_LATEST
@@ -297,7 +297,7 @@ class Simulation:
         if replicas is None:
             return False
         first = replicas[0].raft
-        return first.leader != NOBODY and all(
+        return first.leader != NO_NODE and all(
             replica.raft.leader == first.leader
             and replica.raft.term == first.term
             and (replica.node != first.leader or _has_committed(replica.raft))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from random import Random
 
-from raftlog.core.types import NOBODY, GroupId, HardState, Term
+from raftlog.core.types import NO_NODE, GroupId, HardState, Term
 from raftlog.errors import DiskFailed, DiskFull
 from raftlog.image.manifest import read_image
 from raftlog.storage.contract import ROOT
@@ -159,4 +159,4 @@ def durable_log(disk: Disk, folder: str, group: GroupId) -> DurableLog:
 def durable_state(disk: Disk, group: GroupId) -> HardState:
     """Read the group's term and vote from what is durable now."""
     states, _ = read_states(disk.image(ROOT), ROOT)
-    return states.get(group, HardState(Term(0), NOBODY))
+    return states.get(group, HardState(Term(0), NO_NODE))

@@ -16,7 +16,7 @@ from raftlog.compaction.compact import compact
 from raftlog.core.leadership import FollowerView
 from raftlog.core.messages import PeerMessage
 from raftlog.core.ready import Role
-from raftlog.core.types import NOBODY, GroupId, NodeId, Payload
+from raftlog.core.types import NO_NODE, GroupId, NodeId, Payload
 from raftlog.errors import (
     CorruptFile,
     DiskFailed,
@@ -73,7 +73,7 @@ class Failed(NamedTuple):
     """No outcome. `written`: the command may be in the log all the same."""
 
     written: bool
-    leader: NodeId = NOBODY
+    leader: NodeId = NO_NODE
 
 
 Reply = Callable[[Any], None]

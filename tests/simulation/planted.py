@@ -22,7 +22,7 @@ from raftlog.core.quorum import VoteResult, majority
 from raftlog.core.raft import Raft
 from raftlog.core.reads import ReadRounds
 from raftlog.core.ready import Ready
-from raftlog.core.types import NOBODY, HardState, LogIndex, NodeId, Offset
+from raftlog.core.types import NO_NODE, HardState, LogIndex, NodeId, Offset
 from raftlog.machines import epoch_rules, writers
 from raftlog.machines.commands import AbortEpoch, CommitEpoch, Stage
 from raftlog.machines.epoch_rules import Publish
@@ -91,11 +91,11 @@ def term_and_vote_written_apart() -> Any:
         late = {}
         for group in self._changed:
             state = self._states.get(group)
-            if state is not None and state.vote != NOBODY and terms.get(group) != state.term:
+            if state is not None and state.vote != NO_NODE and terms.get(group) != state.term:
                 terms[group] = state.term
                 late[group] = state
         for group, state in late.items():
-            self._states[group] = HardState(state.term, NOBODY)
+            self._states[group] = HardState(state.term, NO_NODE)
         write = original(self)
         self._states.update(late)
         self._changed.update(late)

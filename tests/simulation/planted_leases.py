@@ -10,7 +10,7 @@ from raftlog.core.lease import Lease
 from raftlog.core.messages import HeartbeatReply, TimeoutNow, VoteReply
 from raftlog.core.raft import Raft
 from raftlog.core.ready import Role
-from raftlog.core.types import NOBODY, NodeId, Term
+from raftlog.core.types import NO_NODE, NodeId, Term
 from tests.core.member import TICK_US, TIMING, Longest, Member, heartbeat, vote_reply, vote_request
 from tests.core.network import Network
 from tests.simulation.planting import replaced
@@ -61,7 +61,7 @@ def reset_heeded_under_a_lease() -> Any:
     def leader_lost(self: Raft, leader: NodeId, term: Term) -> None:
         if self.role is Role.FOLLOWER and (self.leader, self.term) == (leader, term):
             self.quiesced = False
-            self.leader = NOBODY
+            self.leader = NO_NODE
             self.timer.withheld_ticks = 0
             self._try_soon()
 
@@ -83,7 +83,7 @@ def promise_of_one_term_only() -> Any:
     """A later term ends what a voter has promised, though nobody leads it."""
     original = Raft._enter_term
 
-    def enter_term(self: Raft, term: Term, vote: NodeId = NOBODY) -> None:
+    def enter_term(self: Raft, term: Term, vote: NodeId = NO_NODE) -> None:
         original(self, term, vote)
         self.timer.withheld_ticks = 0
 
@@ -160,7 +160,7 @@ def late_timeout_now() -> None:
     other.raft.note_fitness(may_lead=False)
     network.tick(4)
     other.raft.note_fitness(may_lead=True)
-    assert leader.raft.transferring_to == NOBODY
+    assert leader.raft.transferring_to == NO_NODE
     network.tick(4)
     network.isolate(leader.node)
     other.step(*late)

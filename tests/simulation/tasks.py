@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
-from raftlog.core.types import NOBODY, GroupId, NodeId
+from raftlog.core.types import NO_NODE, GroupId, NodeId
 from tests.simulation.network import Network
 from tests.simulation.node import Failed, Reply, SimulatedNode
 from tests.simulation.simulator import Simulator
@@ -167,7 +167,7 @@ class Tasks:
         waits, healings = 0, self._healings
         hint = (self._current, group)
         while True:
-            to = self._leaders.get(hint, NOBODY)
+            to = self._leaders.get(hint, NO_NODE)
             is_known = to in self._nodes
             if not is_known or (not self.stopping and self.random.random() < OLD_HINT_SHARE):
                 to = self.any_node()
@@ -190,7 +190,7 @@ class Tasks:
                 self.simulator.counts["outcome unknown, sent again"] += 1
                 # Longer and longer, or resends could fill every queue for ever.
                 longest = max(longest, self.settings.request_timeout_us * 2 ** min(waits, 5) // 8)
-            told = not answer.written and answer.leader not in (NOBODY, to)
+            told = not answer.written and answer.leader not in (NO_NODE, to)
             if told and self._healings and waits % 2:
                 continue  # as clients do. Two nodes may name each other for a while
             yield Sleep(self.random.randrange(1, longest + 1))
