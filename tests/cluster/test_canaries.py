@@ -80,6 +80,15 @@ def done(scene: Planted, *words: str, given: str = "", **variables: str) -> str:
     return ended.out
 
 
+def wait_healthy(scene: Planted, **variables: str) -> None:
+    """Ask for the status until it finds nothing wrong: an election may come at any time."""
+    wait_for(
+        lambda: command(scene, "status", **variables).code == ExitCode.OK,
+        "a status without problems",
+        PATIENCE_S,
+    )
+
+
 # ---------------------------------------------------------------- what users do
 
 
@@ -105,7 +114,8 @@ def use_everything(scene: Planted) -> None:
     done(scene, "produce", "flights", given=ROWS)
     assert '"id": 2' in done(scene, "tail", "flights", "-n", "2", "-o", "json")
     done(scene, "topic", "describe", "flights")
-    for words in ("status", "topic list", "watermark", "events -n 1", "lag"):
+    wait_healthy(scene)
+    for words in ("topic list", "watermark", "events -n 1", "lag"):
         done(scene, *words.split())
     done(scene, "kv", "put", "a/b", "value")
     done(scene, "acl", "grant", "token:operator", "admin", "--all")
@@ -114,7 +124,7 @@ def use_everything(scene: Planted) -> None:
     known = done(scene, "whoami", RAFTLOG_CLIENT__TOKEN=f"env:{JWT_VARIABLE}")
     assert "oidc:corp:ada" in known
     by_zookeeper = {"RAFTLOG_CLIENT__ZOOKEEPER": scene.zookeeper}
-    done(scene, "status", RAFTLOG_CLIENT__BOOTSTRAP_SERVERS="", **by_zookeeper)
+    wait_healthy(scene, RAFTLOG_CLIENT__BOOTSTRAP_SERVERS="", **by_zookeeper)
     assert not scene.canaries.exposed()
     done(scene, "logout", RAFTLOG_CLIENT__TOKEN="")
 
@@ -252,7 +262,7 @@ def test_files_that_are_replaced_by_others_show_no_secret(scene: Planted) -> Non
         node_key.write_text(content)
         wait_told(scene, "new certificate refused")
         node_key.write_text(key)
-    done(scene, "status")
+    wait_healthy(scene)
     assert not scene.leaks()
 
 
