@@ -31,6 +31,7 @@ import subprocess
 import sys
 import threading
 import traceback
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -47,15 +48,13 @@ PRELOADED = (
 FORKED = ("raftlog", "tests.chaos", "tests.cluster", "pyspark.")
 """What the modules of such programs begin with."""
 NEVER_FORKED = (
-    "raftlog.compaction.worker",
-    "tests.chaos.noted_compaction",
     "tests.cluster.version_2",
     "tests.simulation",
     "tests.mutants",
     "tests.bench",
 )
-"""Programs that tests find by their parent or command line, that change modules before anything
-imports them, or that run for long anyway."""
+"""Programs that tests find by their parent, that change modules before anything imports them, or
+that run for long anyway."""
 SHAPING = ("PYTHON", "LC_", "LANG", "LD_", "FAKETIME", "GRPC_", "MALLOC", "ARROW_", "TZ")
 """Variables that a process reads while it starts or imports: a child with other ones is started
 from nothing."""
@@ -145,6 +144,7 @@ class ForkingPopen(subprocess.Popen):  # type: ignore[type-arg]
             self.pid = _fork(words, asked, [*files, told])
         finally:
             os.close(told)
+            weakref.finalize(self, os.close, status_file)
             # As the usual one does: the child has these now.
             devnull = getattr(self, "_devnull", None)
             for used, kept in (("p2cread", "p2cwrite"), ("c2pwrite", "c2pread"),
@@ -181,11 +181,12 @@ class ForkingPopen(subprocess.Popen):  # type: ignore[type-arg]
         ready.register(self._status_file, select.POLLIN | select.POLLHUP)
         if not ready.poll(None if timeout_s is None else timeout_s * 1_000):
             return False
-        told = os.read(self._status_file, _STATUS.size)
-        os.close(self._status_file)
-        # Without a word the server is gone, and its children are nobody's: as if killed.
-        status = _STATUS.unpack(told)[0] if told else signal.SIGKILL
-        self.returncode = os.waitstatus_to_exitcode(status)
+        with self._waitpid_lock:  # type: ignore[attr-defined]
+            if self.returncode is None:  # or another thread has taken it meanwhile
+                told = os.read(self._status_file, _STATUS.size)
+                # Without a status the server has ended, and its children count as killed.
+                status = _STATUS.unpack(told)[0] if told else signal.SIGKILL
+                self.returncode = os.waitstatus_to_exitcode(status)
         return True
 
 
@@ -456,6 +457,7 @@ def _text(file: int, encoding: str, errors: str, *, always: bool = False) -> io.
 def _run(words: Sequence[str]) -> int:
     """The exit code of the module with these arguments."""
     sys.argv = list(words)
+    sys.modules.pop(words[0], None)  # as from nothing: what runs as __main__ is not imported
     try:
         runpy.run_module(words[0], run_name="__main__", alter_sys=True)
     except SystemExit as ended:

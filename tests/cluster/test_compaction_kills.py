@@ -43,7 +43,8 @@ def compaction_process(
     data = os.fsencode(cluster.data / f"node-{node}")
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):  # it has ended, or is no process
-            arguments = (entry / "cmdline").read_bytes().split(b"\0")
+            # A forked process shows spaces between its words.
+            arguments = (entry / "cmdline").read_bytes().replace(b"\0", b" ").split()
             if entry.name.isdigit() and program.encode() in arguments and data in arguments:
                 return int(entry.name)
     return None

@@ -29,7 +29,7 @@ from raftlog.storage.posix import PosixFileSystem
 from tests.bench.processes import children
 from tests.compaction.topic_scene import TopicScene
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.from_nothing]
 
 JOB = CompactionJob(
     folder="groups/7",
