@@ -586,12 +586,12 @@ class MultiRaft:
             self._schedule_turn()
         elif (local := self.replicas.get(message.group)) is not None:
             if isinstance(message, CopyRequest):
-                self.replicas.check_may_take(local, peer, type(message).__name__)
+                self.replicas.check_may_take(local, peer, type(message))
             if isinstance(message, ImageMessage):
                 self.images.receive(local, message)
             elif isinstance(message, EntryMessage):
                 self.repairs.receive(local, message)
-            elif not local.installing:
+            elif not local.installing and self.replicas.takes_part(local, peer, type(message)):
                 self._step(local, message)
         elif message.group in self.replicas.quarantined:
             if isinstance(message, Heartbeat | AppendRequest):

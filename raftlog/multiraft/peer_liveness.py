@@ -20,6 +20,8 @@ class PeerLiveness:
         self._silent_after_ticks = silent_after_ticks
         self._ticks = dict.fromkeys(peers, 0)
         self._boots: dict[NodeId, str] = {}
+        self._booted: set[NodeId] = set()
+        """The peers that named another start of their process in this tick."""
         self._silent: frozenset[NodeId] = frozenset()
 
     def follow(self, peers: Collection[NodeId]) -> None:
@@ -40,6 +42,7 @@ class PeerLiveness:
 
     def tick(self) -> list[NodeId]:
         """One tick has passed; the peers that count as silent from now on."""
+        self._booted.clear()
         fallen_silent = []
         for peer in self._ticks:
             self._ticks[peer] += 1
@@ -60,7 +63,16 @@ class PeerLiveness:
         return was_silent
 
     def booted(self, peer: NodeId, boot_id: str) -> bool:
-        """The peer names the start of its process; was another one heard before?"""
+        """The peer names the start of its process; was another one heard before?
+
+        Noticed once in a tick, because the caller then looks at each replica: a peer that lies may
+        send thousands in one frame. A true one names its start again with its next heartbeat.
+        """
         known = self._boots.get(peer)
+        if known == boot_id or peer in self._booted:
+            return False
         self._boots[peer] = boot_id
-        return known is not None and known != boot_id
+        if known is None:
+            return False
+        self._booted.add(peer)
+        return True

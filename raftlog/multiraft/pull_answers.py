@@ -112,7 +112,7 @@ class PullAnswers:
             self._send(peer, self._lacking(row, peer))
             return True
         try:
-            self._replicas.check_may_take(local, peer, "PullRequest")
+            self._replicas.check_may_take(local, peer, PullRequest)
         except PeerProtocolViolation as violation:
             self._refused(violation)
             return True

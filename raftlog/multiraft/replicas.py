@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, assert_never
 
 from raftlog.core.membership import Membership
+from raftlog.core.messages import PeerMessage
 from raftlog.core.quorum import is_quorum
 from raftlog.core.recovery import is_recovering
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, LastEntry, NodeId
@@ -293,23 +294,42 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         info = self.info_of(group)
         return () if info is None or isinstance(info, ControllerInfo) else info.voters
 
-    def check_may_take(self, local: LocalReplica, peer: NodeId, kind: str) -> None:
+    def check_may_take(self, local: LocalReplica, peer: NodeId, kind: type[PeerMessage]) -> None:
         """Raises `PeerProtocolViolation` unless the peer may have the replica's entries and files.
 
-        Members of the group may, by its own log or by its placement, and so may observers, which
-        hold every group. Every node holds the controller's group.
+        Members of the group may, as the controller places them, and so may observers, which hold
+        every group. The group's own log does not count: a member that lies can put an entry into
+        the log of one replica. Every node holds the controller's group.
         """
-        if (
-            local.group == CONTROLLER_GROUP
-            or peer in self.nodes.observers
-            or peer in local.raft.membership.members
-        ):
-            return
+        if peer not in self.nodes.observers and not self._is_placed(local, peer):
+            raise PeerProtocolViolation(
+                group=local.group,
+                peer=peer,
+                kind=kind.__name__,
+                problem="it is neither a member of the group nor an observer",
+            )
+
+    def takes_part(self, local: LocalReplica, peer: NodeId, kind: type[PeerMessage]) -> bool:
+        """May the peer send Raft's messages about the group?
+
+        False for a node that is no member as far as this one knows: the log of the group or of the
+        controller may yet say so. Raises `PeerProtocolViolation` for an observer, which never may.
+        """
+        if peer in self.nodes.observers:
+            raise PeerProtocolViolation(
+                group=local.group,
+                peer=peer,
+                kind=kind.__name__,
+                problem="an observer neither votes nor leads",
+            )
+        return peer in local.raft.membership.members or self._is_placed(local, peer)
+
+    def _is_placed(self, local: LocalReplica, peer: NodeId) -> bool:
+        """Does the controller place the group on the peer, or has it until a change ends?"""
+        if local.group == CONTROLLER_GROUP or peer in self.placed_voters(local.group):
+            return True
         placed = self.controller.placements.get(local.group)
-        former = placed.former if placed is not None else ()
-        if peer not in (*self.placed_voters(local.group), *former):
-            problem = "it is neither a member of the group nor an observer"
-            raise PeerProtocolViolation(group=local.group, peer=peer, kind=kind, problem=problem)
+        return placed is not None and peer in placed.former
 
     def check_here(self, local: LocalReplica) -> None:
         """Raises `TopicRecreated` if the replica's group is gone, `NotLeader` if its replica is.

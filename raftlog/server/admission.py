@@ -33,7 +33,7 @@ from raftlog.auth.principals import (
 from raftlog.auth.token_file import KnownToken, TokenFile
 from raftlog.config_auth import AuthSettings
 from raftlog.core.types import NodeId
-from raftlog.errors import MemberUnknown, RaftlogError, Unauthenticated
+from raftlog.errors import MalformedRequest, MemberUnknown, RaftlogError, Unauthenticated
 from raftlog.metrics.counts import Counts
 from raftlog.server.audit import AuditLog
 from raftlog.server.calling import begin, calling
@@ -51,6 +51,11 @@ _PROVEN_MAX = 10_000
 memory, at 1 KiB or so each."""
 _TOKEN_CHARACTERS_MAX = 8192
 """A longer one is no token of anybody's. No setting: grpc takes no more metadata than that."""
+_HEADERS_MAX = 100
+_HEADER_BYTES_MAX = 32 * 1024
+"""A call's headers, with their names. grpc keeps them in memory while a call is open, and a stranger
+can name each one again by a byte (RFC 7541, section 6.1). No settings: a client sends ten, and grpc
+itself takes 16 KiB as they are sent."""
 _UNFORESEEN = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """What judging a token may raise that no check foresaw, such as too deep nesting."""
 
@@ -194,6 +199,13 @@ class Authenticator:
         return proven
 
 
+def _is_too_much(metadata: Sequence[tuple[str, str | bytes]]) -> bool:
+    return (
+        len(metadata) > _HEADERS_MAX
+        or sum(len(key) + len(value) for key, value in metadata) > _HEADER_BYTES_MAX
+    )
+
+
 def _rejection(error: Exception) -> RaftlogError:
     """What the call ends with. What no check foresaw is audited and counted as others are."""
     if not isinstance(error, RaftlogError):
@@ -237,12 +249,16 @@ class Admission(grpc.aio.ServerInterceptor):
     ) -> Any:
         """The handler of the call, behind this one. Its body has not been received yet."""
         handler = await continuation(handler_call_details)
-        method = handler_call_details.method
-        if handler is None or method in OPEN or method in PROVEN_ELSEWHERE:
-            return handler
+        method, metadata = handler_call_details.method, handler_call_details.invocation_metadata
+        if handler is None:
+            return None
         call = method.rpartition("/")[2]
+        if metadata and _is_too_much(metadata):
+            return self._rejecting(MalformedRequest(call=call, what="too many headers"), call)
+        if method in OPEN or method in PROVEN_ELSEWHERE:
+            return handler
         try:
-            known = self._authenticator.by_metadata(handler_call_details.invocation_metadata or ())
+            known = self._authenticator.by_metadata(metadata or ())
         except (RaftlogError, *_UNFORESEEN) as error:
             return self._rejecting(_rejection(error), call)
         if not isinstance(known, _Known):
