@@ -53,9 +53,9 @@ _TOKEN_CHARACTERS_MAX = 8192
 """A longer one is no token of anybody's. No setting: grpc takes no more metadata than that."""
 _HEADERS_MAX = 100
 _HEADER_BYTES_MAX = 32 * 1024
-"""A call's headers, with their names. grpc keeps them in memory while a call is open, and a stranger
-can name each one again by a byte (RFC 7541, section 6.1). No settings: a client sends ten, and grpc
-itself takes 16 KiB as they are sent."""
+"""A call's headers, with their names. grpc keeps them in memory while a call is open, and a
+stranger can name each one again by a byte (RFC 7541, section 6.1). No settings: a client sends ten,
+and grpc itself takes 16 KiB as they are sent."""
 _UNFORESEEN = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """What judging a token may raise that no check foresaw, such as too deep nesting."""
 

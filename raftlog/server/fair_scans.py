@@ -17,7 +17,10 @@ from raftlog.server.calling import principal
 
 PERIOD_WORK_MAX = 2_000
 """Work that one caller's calls do in one period: some milliseconds. No setting, as it protects all
-other callers. A unit is a node of a predicate that is judged, about 1.5 us."""
+other callers. A unit is a node of a predicate that is judged."""
+
+WORK_S = 1.5e-6
+"""About what a unit of work takes of a processor's time."""
 
 PERIOD_S = 0.005
 """Python's threads ask each other for its lock so often. No setting: it belongs to the work."""

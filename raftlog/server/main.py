@@ -192,6 +192,7 @@ def _gate(settings: Settings, node: Node, services: Services) -> CallGate:
         node.counts,
         services.allowed,
         services.meters,
+        services.scans,
         node.traces,
         AuditLog(settings.audit, node.node) if settings.audit.file else None,
     )

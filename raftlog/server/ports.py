@@ -34,9 +34,10 @@ from raftlog.transport.link import KEEPALIVE_OPTIONS
 HEALTH_CALLS_MAX = 1_000
 HEALTH_CALLS_OF_HOST_MAX = 100
 """This many health calls may be open at a time, of all hosts and of one. They need no identity and
-cost 22 KB each, with headers 100 KB (`Admission`), and what is sent to them: a window of 64 KiB. A client that never takes its answer
-(HTTP/2, a window of 0) keeps its call open as long as its connection: grpc offers a server no way
-to end it. No settings: a balancer needs one."""
+cost 22 KB each, with many headers 100 KB (`raftlog.server.admission`), and what is sent to them: a
+window of 64 KiB. A client that never takes its answer (HTTP/2, a window of 0) keeps its call open
+as long as its connection: grpc offers a server no way to end it. No settings: a balancer needs
+one."""
 
 CALLS_OF_CONNECTION_MAX = 256
 """Open calls of one connection. grpc's clients wait with further ones. No setting: a client

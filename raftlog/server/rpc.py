@@ -7,6 +7,8 @@ records must not pass through a protobuf field.
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -27,7 +29,8 @@ from raftlog.errors import (
 from raftlog.metrics.counts import Counts
 from raftlog.server.allowed import Allowed
 from raftlog.server.audit import AuditLog, Operation
-from raftlog.server.calling import caller, counting, proof_of_caller
+from raftlog.server.calling import caller, counting, principal, proof_of_caller
+from raftlog.server.fair_scans import WORK_S, FairScans
 from raftlog.server.meters import Meter, Meters
 from raftlog.server.services import Services
 from raftlog.server.traces import Traces
@@ -35,6 +38,13 @@ from raftlog.transport.inbound import Context, peer_of, refuse
 from raftlog.wire import calls
 from raftlog.wire.calls import Reply, Request
 from raftlog.wire.codec import decode_request, encode_reply
+from raftlog.wire.framing import header_length
+
+_HEADER_BYTES_FREE = 1024
+"""A request with a header up to this is read at once: that takes less than its call does."""
+
+_CALLERS_MIN = 4
+"""So many callers at least have room for requests that wait to be read. No setting."""
 
 log = structlog.get_logger(__name__)
 
@@ -51,6 +61,7 @@ class CallGate:
         counts: Counts,
         allowed: Allowed,
         meters: Meters,
+        scans: FairScans,
         traces: Traces,
         audit: AuditLog | None = None,
     ) -> None:
@@ -63,6 +74,9 @@ class CallGate:
         meters.on_change = self._count_streams
         self.traces = traces
         self.audit = audit
+        self._scans = scans
+        self._waiting_bytes: Counter[str] = Counter()
+        """Of large requests that are not read yet, by their callers."""
         self._limits = limits
         self._cluster_id = cluster_id
         self._in_flight = 0
@@ -97,6 +111,29 @@ class CallGate:
     def closed(self) -> bool:
         """Does the node stop?"""
         return self._closed
+
+    async def read(self, call: calls.Call[Request, Any], data: bytes) -> tuple[Request, bytes]:
+        """The request and its body (`decode_request`). One with a large header waits until its
+        caller may do more on the loop, and reading it counts (`FairScans`). Raises
+        `MalformedRequest`, `Overloaded`."""
+        if header_length(data) <= _HEADER_BYTES_FREE:
+            return decode_request(call, data)
+        who, limit = principal(), self._limits.request_bytes_max
+        waiting = self._waiting_bytes[who]
+        if waiting and waiting + len(data) > limit // _CALLERS_MIN:
+            raise Overloaded(queue="server.request_bytes_max", limit=limit)
+        self._waiting_bytes[who] = waiting + len(data)
+        try:
+            await self._scans.begin()
+        finally:
+            self._waiting_bytes[who] -= len(data)
+            if not self._waiting_bytes[who]:
+                del self._waiting_bytes[who]
+        begun_s = time.thread_time()
+        try:
+            return decode_request(call, data)
+        finally:
+            self._scans.spend(int((time.thread_time() - begun_s) / WORK_S))
 
     def call(self, call: calls.Call[Any, Any], context: Context) -> _Call:
         """One call's time, as an asynchronous context: over the bound it is `Overloaded`; past its
@@ -375,7 +412,7 @@ def _unary(
                 try:
                     async with gate.call(call, context) as entered:
                         await entered.admit(len(data))
-                        request, body = decode_request(call, data)
+                        request, body = await gate.read(call, data)
                         asked = request
                         entered.check(request)
                         served(request)
@@ -426,7 +463,7 @@ def _stream(
             try:
                 async with gate.call(call, context) as entered:
                     await entered.admit(len(data))
-                    request, _ = decode_request(call, data)
+                    request, _ = await gate.read(call, data)
                     asked = request
                     entered.check(request)
                     served(request)

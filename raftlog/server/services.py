@@ -71,7 +71,6 @@ from raftlog.machines.validity import (
 )
 from raftlog.metrics.counts import COMMITTED, KEPT, REPLAYED
 from raftlog.multiraft.local_replica import LocalReplica, StoredBatch
-from raftlog.predicates.predicate import NODES_MAX, node_count
 from raftlog.server import views
 from raftlog.server.allowed import Allowed
 from raftlog.server.calling import caller, principal
@@ -120,10 +119,10 @@ class Services:
         self._multiraft = node.multiraft
         self._limits = node.settings.server
         self.allowed = Allowed(rights, node.multiraft.replicas, node.not_here)
-        self._scans = FairScans()
-        self.groups = GroupServices(node, self._scans)
-        self.placing = PlacingServices(node, self._scans)
-        self.kv = KvServices(node, self.placing, self.allowed, self._scans)
+        self.scans = FairScans()
+        self.groups = GroupServices(node, self.scans)
+        self.placing = PlacingServices(node, self.scans)
+        self.kv = KvServices(node, self.placing, self.allowed, self.scans)
         self.keys = KeyReads(node, self.kv)
         node.positions = partial(self.keys.read, POSITIONS_PREFIX)
         self._order = SenderOrder(
@@ -253,22 +252,22 @@ class Services:
         """The topic as of now, linearizable; or as this node knows it. Raises `TopicNotFound`."""
         if not call.any_node:
             await self._node.read_barrier(self._multiraft.replicas.of_controller)
-        await self._scans.begin()
+        await self.scans.begin()
         controller = self._multiraft.replicas.controller
         found = controller.topic(call.name)
         if isinstance(found, Refused):
             compared = min(len(controller.topics()), NAMES_COMPARED_MAX)
             characters = min(len(call.name), NAME_CHARACTERS_MAX)
-            self._scans.spend(_WORK_PER_CHARACTER * characters * compared)
+            self.scans.spend(_WORK_PER_CHARACTER * characters * compared)
             raise error_of(found)
         return calls.TopicReply(topic=self._as_placed(found))
 
     async def list_topics(self, _: calls.ListTopics) -> calls.TopicsReply:
         """All topics as of now, linearizable."""
         await self._node.read_barrier(self._multiraft.replicas.of_controller)
-        await self._scans.begin()
+        await self.scans.begin()
         topics = self._multiraft.replicas.controller.topics()
-        self._scans.spend(sum(map(topic_work, topics)))
+        self.scans.spend(sum(map(topic_work, topics)))
         return calls.TopicsReply(topics=tuple(map(self._as_placed, topics)))
 
     def _as_placed(self, topic: TopicInfo) -> TopicInfo:
@@ -277,9 +276,9 @@ class Services:
 
     async def watch_groups(self, call: calls.WatchGroups) -> calls.NodeView:
         """This node's own replicas, as they stand."""
-        await self._scans.begin()
+        await self.scans.begin()
         view = self._view(set(call.groups))
-        self._scans.spend(WORK_PER_GROUP * len(self._multiraft.replicas))
+        self.scans.spend(WORK_PER_GROUP * len(self._multiraft.replicas))
         return view
 
     async def scrub(self, call: calls.ScrubCall) -> calls.NodeView:
@@ -404,7 +403,7 @@ class Services:
             row = machine.writer(call.writer)
             one = () if row is None else (views.writer_view(row),)
             return calls.WritersReply(writers=one, more=False)
-        await self._scans.begin()
+        await self.scans.begin()
         rows = self._here(call.group, call.incarnation).topic_machine.writers_after(
             call.after, calls.WRITERS_PER_PAGE_MAX + 1
         )
@@ -415,7 +414,7 @@ class Services:
                 break
             found.append(views.writer_view(row))
             byte_count += views.text_bytes(row)
-        self._scans.spend(_WORK_PER_WRITER * len(found) + byte_count // _BYTES_PER_WORK)
+        self.scans.spend(_WORK_PER_WRITER * len(found) + byte_count // _BYTES_PER_WORK)
         return calls.WritersReply(writers=tuple(found), more=len(rows) > len(found))
 
     async def remove_writer(self, call: calls.RemoveWriterCall) -> WriterRemoved:
@@ -458,11 +457,11 @@ class Services:
         """The first offset at or after a time, by a read round of this leader (ReadIndex)."""
         local = self._here(call.group, call.incarnation)
         await self._node.read_barrier(local)
-        await self._scans.begin()
+        await self.scans.begin()
         self._multiraft.replicas.check_here(local)
         with self._telling_damage(local):
             found = calls.OffsetFound(offset=local.offset_at(call.timestamp_us))
-        self._scans.spend(PERIOD_WORK_MAX)
+        self.scans.spend(PERIOD_WORK_MAX)
         return found
 
     async def read_sizes(self, call: calls.ReadSizes) -> calls.RangeSizes:
@@ -488,29 +487,27 @@ class Services:
         parts: list[ByteIndex] = []
         position = call.start
         while position < call.end:
-            await self._scans.begin()
+            await self.scans.begin()
             if image is not local.image.manifest:  # its files may hold other ranges
                 image, parts, position = local.image.manifest, [], call.start
             self._check_still_read(call, local, position)
             with self._telling_damage(local):
                 parts.append(local.byte_index_at(position))
             position = Offset(parts[-1].offsets[-1])
-            self._scans.spend(_WORK_PER_PART)
-        await self._scans.begin()
+            self.scans.spend(_WORK_PER_PART)
+        await self.scans.begin()
         offsets, sizes = JoinedIndex(parts).split(call.start, call.end, call.pieces_max)
-        self._scans.spend(_WORK_PER_PIECE * len(offsets))
+        self.scans.spend(_WORK_PER_PIECE * len(offsets))
         return calls.RangeSizes(offsets=offsets, body_bytes=sizes)
 
     async def _matching(self, call: calls.ReadSizes, local: LocalReplica) -> calls.RangeSizes:
         """How the bytes of a range lie, and where no record can match the predicates."""
-        if sum(map(node_count, call.where)) > NODES_MAX:
-            raise TooMany(what="A predicate", limit=NODES_MAX, unit="tests and connectives")
         found = Matching(call, local.topic_machine.info.name)
-        async with self._scans.one_at_a_time():
+        async with self.scans.one_at_a_time():
             while not found.done:
-                await self._scans.begin()
+                await self.scans.begin()
                 batch = self._batch_at(call, local, found.position)
-                self._scans.spend(found.judge(batch))
+                self.scans.spend(found.judge(batch))
         return found.reply()
 
     async def read(self, call: calls.ReadCall) -> AsyncIterator[tuple[calls.BatchReply, bytes]]:
@@ -521,9 +518,9 @@ class Services:
         budget = self._limits.read_bytes_per_turn_max
         position = call.start
         while position < call.end:
-            await self._scans.begin()
+            await self.scans.begin()
             batch = self._batch_at(call, local, position)
-            self._scans.spend(batch_work(batch))
+            self.scans.spend(batch_work(batch))
             with self._telling_damage(local):
                 header, ranges = column_slices(batch.header, wanted)
                 body = b"".join(batch.body_slices(ranges))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, assert_never
 
 from google.protobuf import json_format
@@ -24,10 +25,10 @@ from raftlog.predicates.predicate import (
     StartsWith,
     Unknown,
     Value,
-    node_count,
 )
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.codec_bounds import get_bound, put_bound
+from raftlog.wire.codec_texts import text_limit
 from raftlog.wire.framing import Unreadable
 from raftlog.wire.mapping import Conversion
 
@@ -44,7 +45,7 @@ def predicate_text(predicate: Predicate) -> str:
 def predicate_of_text(text: str) -> Predicate:
     """The predicate of a text. Raises `MalformedRequest`."""
     try:
-        return _bounded(decode_predicate(json_format.Parse(text, pb.Predicate())))
+        return _Decoder().decode(json_format.Parse(text, pb.Predicate()))
     except (json_format.ParseError, Unreadable, RecursionError) as error:
         raise MalformedRequest(call="predicate", what=str(error)) from error
 
@@ -77,45 +78,65 @@ def encode_predicate(predicate: Predicate) -> pb.Predicate:
             assert_never(predicate)
 
 
-def decode_predicate(message: pb.Predicate) -> Predicate:
-    """The predicate; of a kind that later versions have it is `Unknown`. Raises `Unreadable`."""
-    match message.WhichOneof("kind"):
-        case "comparison":
-            return _comparison(message.comparison)
-        case "membership":
-            return _membership(message.membership)
-        case "prefix":
-            column = _column_of(message.prefix.column)
-            return StartsWith(column=column, prefix=message.prefix.prefix)
-        case "is_null":
-            return IsNull(column=_column_of(message.is_null))
-        case "negation":
-            return Not(part=decode_predicate(message.negation))
-        case "all_of":
-            return And(parts=tuple(map(decode_predicate, message.all_of.parts)))
-        case "any_of":
-            return Or(parts=tuple(map(decode_predicate, message.any_of.parts)))
-        case "constant" if message.constant in _OF_TRUTHS:
-            return Constant(value=_OF_TRUTHS[message.constant])
-        case _:
-            return Unknown()
+class _Decoder:
+    """Decodes predicates that have at most `NODES_MAX` nodes together (`node_count`). It stops at
+    the first one too many: two bytes of a message can be a node."""
 
+    def __init__(self) -> None:
+        self._left = NODES_MAX
 
-def _bounded(predicate: Predicate) -> Predicate:
-    count = node_count(predicate)
-    if count > NODES_MAX:
-        raise Unreadable(f"a predicate of {count} nodes; {NODES_MAX} are allowed")
-    return predicate
+    def decode(self, message: pb.Predicate) -> Predicate:
+        """The predicate; of a kind that later versions have it is `Unknown`. Raises
+        `Unreadable`."""
+        self._take(1)
+        match message.WhichOneof("kind"):
+            case "comparison":
+                return _comparison(message.comparison)
+            case "membership":
+                self._take(len(message.membership.values) // 5)
+                return _membership(message.membership)
+            case "prefix":
+                prefix = _short(message.prefix, "prefix")
+                return StartsWith(column=_column_of(message.prefix.column), prefix=prefix)
+            case "is_null":
+                return IsNull(column=_column_of(message.is_null))
+            case "negation":
+                return Not(part=self.decode(message.negation))
+            case "all_of":
+                return And(parts=self.decode_all(message.all_of.parts))
+            case "any_of":
+                return Or(parts=self.decode_all(message.any_of.parts))
+            case "constant" if message.constant in _OF_TRUTHS:
+                return Constant(value=_OF_TRUTHS[message.constant])
+            case _:
+                return Unknown()
+
+    def decode_all(self, messages: Sequence[pb.Predicate]) -> tuple[Predicate, ...]:
+        """The predicates, in order. Raises `Unreadable`."""
+        if len(messages) > self._left:
+            raise self._too_many()
+        return tuple(map(self.decode, messages))
+
+    def _take(self, nodes: int) -> None:
+        self._left -= nodes
+        if self._left < 0:
+            raise self._too_many()
+
+    def _too_many(self) -> Unreadable:
+        return Unreadable(f"a predicate of more than {NODES_MAX} tests and connectives")
 
 
 def _comparison(message: pb.Comparison) -> Compare:
-    if message.operator not in OPERATORS:
-        raise Unreadable(f"a comparison by {message.operator[:20]!r}")
+    _short(message.column, "name")
+    operator = _short(message, "operator")
+    if operator not in OPERATORS:
+        raise Unreadable(f"a comparison by {operator[:20]!r}")
     value = _value(message.value)
-    return Compare(column=_column_of(message.column), operator=message.operator, value=value)
+    return Compare(column=_column_of(message.column), operator=operator, value=value)
 
 
 def _membership(message: pb.Membership) -> In:
+    _short(message.column, "name")
     if not 1 <= len(message.values) <= IN_VALUES_MAX:
         raise Unreadable(f"{len(message.values)} values to be one of; 1 to {IN_VALUES_MAX} may be")
     values = tuple(map(_value, message.values))
@@ -149,12 +170,22 @@ def _column_of(message: pb.ColumnReference) -> Column:
         case "field_id":
             return message.field_id
         case "name":
-            return message.name
+            return _short(message, "name")
         case _:
             raise Unreadable("a test of no column")
 
 
-PREDICATE: Conversion[Predicate] = Conversion(
-    encode_predicate, lambda message: _bounded(decode_predicate(message))
+def _short(message: pb.Prefix | pb.ColumnReference | pb.Comparison, field: str) -> str:
+    """The text, which is checked here: a check of its own would walk over all nodes first."""
+    text: str = getattr(message, field)
+    most = text_limit(message.DESCRIPTOR.name, field)
+    if len(text) > most:
+        raise Unreadable(f"a {field} of {len(text)} characters; {most} are allowed")
+    return text
+
+
+PREDICATES: Conversion[tuple[Predicate, ...]] = Conversion(
+    lambda predicates: list(map(encode_predicate, predicates)),
+    lambda messages: _Decoder().decode_all(messages),
 )
-"""Of the parts of calls."""
+"""Of the parts of calls: these all must be true."""

@@ -1,6 +1,6 @@
-"""Private to `raftlog.wire`: how long each text may be that comes in a call, a reply, a refusal or
-a message between nodes. It is checked when the message is decoded, before anything is done with
-the text: searched, compared, logged, or repeated in an error.
+"""Private to `raftlog.wire`: how long each text and list may be that comes in a call, a reply, a
+refusal or a message between nodes. It is checked when the message is decoded, before anything is
+done with the text (searched, compared, logged, or repeated in an error) or with the list's values.
 
 Commands of the log and states of machines are not checked here. Every replica must apply the same
 entry in the same way, so a machine refuses what is too long (`raftlog.machines.validity`). It keeps
@@ -14,17 +14,23 @@ from functools import cache
 from operator import attrgetter
 from typing import Any
 
-from google.protobuf.descriptor import Descriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from raftlog.machines.kv_commands import SESSION_CHARACTERS
 from raftlog.machines.limits import (
+    CHANGES_AT_ONCE_MAX,
+    FORMER_FIELDS_MAX,
     KEY_CHARACTERS_MAX,
     NAME_CHARACTERS_MAX,
     STORE_CHARACTERS_MAX,
     TEXT_CHARACTERS_MAX,
+    ControllerLimits,
+    TopicLimits,
 )
+from raftlog.machines.settings import SETTINGS
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.framing import Unreadable
+from raftlog.wire.mapping import LIST_VALUES_MAX
 from raftlog.wire.traced import CARRIED_MAX
 
 ERROR_BYTES_MAX = 6 * 1024
@@ -65,6 +71,21 @@ _FIELDS = (
 """By the field's name, or for one kind of message alone by that and the field's name."""
 _LIMITS = {field: most for most, fields in _FIELDS for field in fields.split()}
 
+_FIELDS_MAX = ControllerLimits().fields_max
+_LISTS = {
+    "Schema.fields": 2 * _FIELDS_MAX,
+    "Schema.former": 2 * FORMER_FIELDS_MAX,
+    "AlterSchema.changes": 2 * CHANGES_AT_ONCE_MAX,
+    "BatchHeader.columns": 2 * _FIELDS_MAX,
+    "CommitEpochCall.attempts": 2 * TopicLimits().attempts_per_epoch_max,
+    "CreateTopicCall.settings": 2 * len(SETTINGS),
+    "AlterTopicCall.settings": 2 * len(SETTINGS),
+}
+"""Values of a list at most, by the kind of message and the field's name: twice what a machine
+takes, whose error tells a user more."""
+_CHECKED_ELSEWHERE = (pb.Bound.DESCRIPTOR, pb.Predicate.DESCRIPTOR)
+"""By `get_bound` and by the decoder of predicates, which counts nodes before it reads texts."""
+
 
 def text_limit(kind: str, field: str) -> int:
     """The most characters of the field's text. Raises `KeyError` for one that has no limit yet."""
@@ -83,15 +104,20 @@ class _TextCheck:
         self._texts: list[tuple[str, int]] = []
         self._lists: list[tuple[str, int]] = []
         self._parts: list[tuple[str, _TextCheck]] = []
-        self._members: list[tuple[str, _TextCheck]] = []
+        self._members: list[tuple[str, int, _TextCheck | None]] = []
         for field in kind.fields:
             if field.type == field.TYPE_STRING:
                 texts = self._lists if field.is_repeated else self._texts
                 texts.append((field.name, text_limit(kind.name, field.name)))
-            elif field.message_type is not None and has_texts(field.message_type):
-                of = known.get(field.message_type.full_name)
-                parts = self._members if field.is_repeated else self._parts
-                parts.append((field.name, of or _TextCheck(field.message_type, known)))
+            elif field.message_type is not None and _is_checked(field):
+                of = None
+                if has_texts(field.message_type):
+                    of = known.get(field.message_type.full_name)
+                    of = of or _TextCheck(field.message_type, known)
+                if field.is_repeated:
+                    self._members.append((field.name, _list_limit(field), of))
+                elif of is not None:
+                    self._parts.append((field.name, of))
         self._is_nested = bool(self._lists or self._parts or self._members)
 
     def __call__(self, message: Any) -> None:
@@ -120,8 +146,13 @@ class _TextCheck:
         for name, check in self._parts:
             if message.HasField(name):
                 check(getattr(message, name))
-        for name, check in self._members:
-            check._check_all(getattr(message, name))
+        for name, limit, member_check in self._members:
+            members = getattr(message, name)
+            if len(members) > limit:
+                where = f"{self._kind}.{name}"
+                raise Unreadable(f"{where} has {len(members)} values; {limit} are allowed")
+            if member_check is not None:
+                member_check._check_all(members)
 
     def _too_long(self, name: str, length: int, most: int) -> Unreadable:
         where = f"{self._kind}.{name}"
@@ -135,12 +166,27 @@ def text_check(kind: Descriptor) -> Callable[[Any], None]:
 
 
 def has_texts(kind: Descriptor, above: tuple[Descriptor, ...] = ()) -> bool:
-    """Whether messages of the kind have texts, besides those that `get_bound` checks, and those of
-    messages `above`, which are looked at there."""
-    if kind is pb.Bound.DESCRIPTOR or kind in above:
+    """Whether messages of the kind have texts or lists to check here, besides those of messages
+    `above`, which are looked at there."""
+    if kind in _CHECKED_ELSEWHERE or kind in above:
         return False
     return any(
-        field.type == field.TYPE_STRING
-        or (field.message_type is not None and has_texts(field.message_type, (*above, kind)))
+        field.type == field.TYPE_STRING or _is_checked(field, (*above, kind))
         for field in kind.fields
     )
+
+
+def _is_checked(field: FieldDescriptor, above: tuple[Descriptor, ...] = ()) -> bool:
+    """Is it a list with a limit of its own, or of messages that are checked?"""
+    if field.message_type is None:
+        return False
+    return _own_name(field) in _LISTS or has_texts(field.message_type, above)
+
+
+def _list_limit(field: FieldDescriptor) -> int:
+    return _LISTS.get(_own_name(field), LIST_VALUES_MAX)
+
+
+def _own_name(field: FieldDescriptor) -> str:
+    assert field.containing_type is not None, "no field of ours is an extension"
+    return f"{field.containing_type.name}.{field.name}"

@@ -10,7 +10,7 @@ from raftlog.predicates.predicate import Predicate
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.batch import BatchHeader, ColumnChunk
 from raftlog.wire.codec_bounds import get_bound, put_bound
-from raftlog.wire.codec_predicates import PREDICATE
+from raftlog.wire.codec_predicates import PREDICATES
 from raftlog.wire.framing import Unreadable
 from raftlog.wire.mapping import Conversion, Conversions, bounded
 
@@ -90,6 +90,6 @@ CONVERSIONS = Conversions(
     {
         BatchHeader: Conversion(encode_header, decode_header),
         BatchSummary: Conversion(encode_summary, decode_summary),
-        Predicate: PREDICATE,
+        tuple[Predicate, ...]: PREDICATES,
     },
 )

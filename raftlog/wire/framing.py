@@ -67,6 +67,11 @@ def split(data: bytes, header_bytes_max: int | None = None) -> tuple[bytes, memo
     return data[_PREFIX.size : header_end], memoryview(data)[body_start:]
 
 
+def header_length(data: bytes) -> int:
+    """What the frame says of its header's length; 0 if it is too short to say."""
+    return _PREFIX.unpack_from(data)[1] if len(data) >= _PREFIX.size else 0
+
+
 def pieces(frame: bytes, message_bytes_max: int) -> Iterator[bytes]:
     """The frame as messages of at most so many bytes: itself, or its pieces in order."""
     if len(frame) <= message_bytes_max:

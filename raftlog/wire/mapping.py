@@ -22,8 +22,9 @@ V = TypeVar("V")
 _SCALARS = (bool, int, str, bytes)
 
 LIST_VALUES_MAX = 100_000
-"""Values of one list, at most: more than any sound message has (20,000 attempts of an epoch). Two
-bytes of a frame can be a value, which takes a hundred bytes of memory and its time."""
+"""Values of one list, at most: more than any sound message has. Two bytes of a frame can be a
+value, which takes a hundred bytes of memory and its time. Lists of requests have lower bounds
+(`raftlog.wire.codec_texts`)."""
 
 
 class Conversion(NamedTuple, Generic[V]):
@@ -40,7 +41,7 @@ class Conversions:
     """The conversions of all types met so far; `messages` is the generated module."""
 
     def __init__(self, messages: ModuleType, known: Mapping[Any, Conversion[Any]]) -> None:
-        """`known`: by type, or by union of types."""
+        """`known`: by type, by union of types, or by tuple of one type."""
         self._messages = messages
         self._known: dict[Any, Conversion[Any]] = dict(known)
 
@@ -85,6 +86,8 @@ class Conversions:
         return Conversion(encode, decode)
 
     def _list(self, hint: Any) -> Conversion[tuple[Any, ...]]:
+        if hint in self._known:
+            return self._known[hint]
         member, rest = get_args(hint)
         assert rest is Ellipsis, f"{hint} is no tuple of any length"
         if _is_scalar(member):

@@ -11,20 +11,31 @@ import grpc
 import grpc.aio
 import pytest
 
+from raftlog.auth.principals import Caller
 from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.config import ServerSettings
 from raftlog.config_auth import AuthSettings
 from raftlog.config_tracing import TracingSettings
 from raftlog.core.types import GroupId, NodeId
-from raftlog.errors import NodeStopping, NotLeader
+from raftlog.errors import NodeStopping, NotLeader, Overloaded
+from raftlog.machines.commands import AttemptReference, EpochKey
 from raftlog.metrics.counts import Counts
 from raftlog.server.allowed import Allowed
+from raftlog.server.calling import calling
+from raftlog.server.fair_scans import FairScans
 from raftlog.server.meters import Meters
 from raftlog.server.rights import Rights
-from raftlog.server.rpc import CallGate, _stream, _unary
+from raftlog.server.rpc import _CALLERS_MIN, CallGate, _stream, _unary
 from raftlog.server.traces import Traces
 from raftlog.wire.batch import BatchHeader
-from raftlog.wire.calls import APPEND, SERVICE, WATCH_KEYS, AppendCall
+from raftlog.wire.calls import (
+    APPEND,
+    COMMIT_EPOCH,
+    SERVICE,
+    WATCH_KEYS,
+    AppendCall,
+    CommitEpochCall,
+)
 from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error, encode_request
 from raftlog.wire.kv_calls import KeyChanges, WatchKeys
 from tests.multiraft.leading import LeadingNode
@@ -57,12 +68,13 @@ def garbage() -> Iterator[list[object]]:
     gc.enable()
 
 
-def gate() -> CallGate:
+def gate(limits: ServerSettings | None = None) -> CallGate:
     rights = Rights(AuthSettings(), asked=False)
     allowed = Allowed(rights, LeadingNode(topics=0).multiraft.replicas, not_here)
     meters = Meters(AuthSettings(), Counts().quotas, requests_max=1)
     traces = Traces(TracingSettings(), NodeId(1), lambda _: None)
-    return CallGate(ServerSettings(), "c", Counts(), allowed, meters, traces)
+    limits = limits or ServerSettings()
+    return CallGate(limits, "c", Counts(), allowed, meters, FairScans(), traces)
 
 
 class Aborted(Exception):
@@ -138,3 +150,54 @@ def test_a_refused_write_does_not_keep_its_bytes_until_a_garbage_collection(
         if isinstance(one, bytes) and len(one) >= BODY_BYTES and one is not REQUEST
     ]
     assert len(large) == 0
+
+
+def commit(attempts: int) -> bytes:
+    """A request to read: of thousands of attempts that takes more than a caller's share."""
+    attempt = AttemptReference(attempt="a0", entry_count=1, record_count=1, chained_crc=0)
+    epoch = EpochKey(writer="w", query_id="q", run="r", epoch=0, streaming=True)
+    call = CommitEpochCall(
+        group=GroupId(1),
+        incarnation="i",
+        key=epoch,
+        attempts=(attempt,) * attempts,
+        schema_version=1,
+        keep_on_mismatch=False,
+        create_writer=True,
+        transient_writer=False,
+    )
+    return encode_request(COMMIT_EPOCH, call)
+
+
+def test_a_large_request_is_read_when_its_caller_may_do_more_and_counts() -> None:
+    """Thousands of them would otherwise be decoded in one iteration of the loop."""
+    small, large = commit(1), commit(20_000)
+
+    async def run() -> None:
+        read = gate().read
+        first, second = (asyncio.create_task(read(COMMIT_EPOCH, large)) for _ in range(2))
+        await first
+        assert not second.done(), "the first has taken its caller's share"
+        assert len((await read(COMMIT_EPOCH, small))[0].attempts) == 1
+        with calling(Caller(principal="token:ada")):
+            assert len((await read(COMMIT_EPOCH, large))[0].attempts) == 20_000
+        assert not second.done()
+        assert len((await second)[0].attempts) == 20_000
+
+    asyncio.run(run())
+
+
+def test_requests_that_wait_to_be_read_have_a_bound_for_each_caller() -> None:
+    large = commit(20_000)
+    limits = ServerSettings(request_bytes_max=16 * len(large))
+
+    async def run() -> int:
+        read = gate(limits).read
+        tasks = [asyncio.create_task(read(COMMIT_EPOCH, large)) for _ in range(10)]
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        problems = [each for each in ended if isinstance(each, BaseException)]
+        assert {type(each) for each in problems} == {Overloaded}
+        assert len((await read(COMMIT_EPOCH, large))[0].attempts) == 20_000, "room again"
+        return len(ended) - len(problems)
+
+    assert asyncio.run(run()) == 1 + 16 // _CALLERS_MIN

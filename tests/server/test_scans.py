@@ -355,7 +355,7 @@ def begins(name: str, methods: dict[str, str]) -> bool:
     """Whether a method, or one of its class that it calls, asks for its share of the loop."""
     source = methods.get(name, "")
     called = set(re.findall(r"self\.(\w+)\(", source)) - {name}
-    return "_scans.begin()" in source or any(begins(each, methods) for each in called)
+    return "scans.begin()" in source or any(begins(each, methods) for each in called)
 
 
 @pytest.mark.parametrize("call", NEEDS)

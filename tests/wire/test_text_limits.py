@@ -11,8 +11,13 @@ import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from raftlog.errors import MalformedRequest
-from raftlog.machines.limits import KEY_CHARACTERS_MAX, NAME_CHARACTERS_MAX, TEXT_CHARACTERS_MAX
-from raftlog.predicates.predicate import OPERATORS
+from raftlog.machines.limits import (
+    KEY_CHARACTERS_MAX,
+    NAME_CHARACTERS_MAX,
+    TEXT_CHARACTERS_MAX,
+    TopicLimits,
+)
+from raftlog.predicates.predicate import NODES_MAX, OPERATORS
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.calls import CALLS, BodyCall
 from raftlog.wire.codec_texts import _LIMITS, text_limit
@@ -39,10 +44,11 @@ class Way(NamedTuple):
     def __str__(self) -> str:
         return "-".join((self.decoder.replace(" ", "-"), *(field.name for field in self.path)))
 
-    def encoded(self, text: str) -> bytes:
-        """A message with this text, as the decoder takes it."""
+    def encoded(self, end: str | int) -> bytes:
+        """A message with this text, or a list of so many values, as the decoder takes it."""
         message = self.message()
-        _set_text(message, self.path, text)
+        if self.path:
+            _set_end(message, self.path, end)
         if self.decoder == "peer messages":
             message = pb.PeerMessages(messages=[message])
         data: bytes = message.SerializeToString()
@@ -62,18 +68,22 @@ def texts_of(kind: Descriptor, above: tuple[Descriptor, ...] = ()) -> Iterator[P
                 yield (field, *path)
 
 
-def _set_text(message: Any, path: Path, text: str) -> None:
-    """Set the text at the end of the path, and what the message cannot be without."""
+def _set_end(message: Any, path: Path, end: str | int) -> None:
+    """Set the text or the list at the end of the path, and what the message cannot be without."""
     _set_required(message)
     for field in path[:-1]:
         part = getattr(message, field.name)
         message = part.add() if field.is_repeated else part
         message.SetInParent()
         _set_required(message)
-    if path[-1].is_repeated:
-        getattr(message, path[-1].name).append(text)
+    if isinstance(end, int):
+        kind = path[-1].message_type
+        assert kind is not None
+        message.MergeFromString(end * bytes([path[-1].number << 3 | 2, 0]))
+    elif path[-1].is_repeated:
+        getattr(message, path[-1].name).append(end)
     else:
-        setattr(message, path[-1].name, text)
+        setattr(message, path[-1].name, end)
 
 
 def _set_required(message: Any) -> None:
@@ -106,10 +116,10 @@ def kinds_of(messages: Any) -> set[str]:
     return {path[-1].containing_type.name for path in paths}
 
 
-def problem_of(way: Way, text: str) -> str:
-    """Why a message with this text is malformed; "": it is not."""
+def problem_of(way: Way, end: str | int) -> str:
+    """Why a message with this text, or so many values, is malformed; "": it is not."""
     try:
-        DECODERS[way.decoder](way.encoded(text))
+        DECODERS[way.decoder](way.encoded(end))
     except MalformedRequest as error:
         return error.what
     return ""
@@ -155,3 +165,62 @@ def test_the_span_of_a_traced_entry_is_cut_so_that_replication_goes_on() -> None
     traced = pb.TracedEntry(carried="x" * (CARRIED_MAX + 1))
     frame = join(pb.PeerMessages(traced=[traced]).SerializeToString())
     assert [len(each.carried) for each in decode_traced(frame)] == [CARRIED_MAX]
+
+
+def lists_of(kind: Descriptor, above: tuple[Descriptor, ...] = ()) -> Iterator[Path]:
+    """The ways to all lists of messages in a message, each kind of message once on a way."""
+    for field in kind.fields:
+        if field.message_type is None or field.message_type in (*above, kind):
+            continue
+        if field.is_repeated:
+            yield (field,)
+        for path in lists_of(field.message_type, (*above, kind)):
+            yield (field, *path)
+
+
+LISTS = [
+    Way(decoder, message, path)
+    for decoder, message in DECODED.items()
+    if decoder.endswith(" request")
+    for path in lists_of(message.DESCRIPTOR)
+]
+
+
+LIST_BOUND = 2 * TopicLimits().attempts_per_epoch_max
+"""The longest list that a request may have."""
+
+
+@pytest.mark.parametrize("way", LISTS, ids=str)
+def test_a_list_of_a_request_is_refused_for_its_length(way: Way) -> None:
+    """Two bytes can be a value, and a request has room for a million. A new list needs a limit."""
+    assert re.search("are allowed|may be$|more than", problem_of(way, LIST_BOUND + 1))
+
+
+@pytest.mark.parametrize("kind", ["negation", "all_of", "any_of"])
+@pytest.mark.parametrize("where", [1, 16])
+def test_nodes_of_all_predicates_of_a_request_have_one_bound(kind: str, where: int) -> None:
+    """However they lie in each other; `where` are lists of as many trees."""
+
+    def problem(nodes: int) -> str:
+        trees = [tree(kind, nodes // where) for _ in range(where)]
+        return problem_of(Way("ReadSizes request", lambda: pb.ReadSizes(where=trees), ()), "")
+
+    assert not problem(NODES_MAX)
+    assert problem(NODES_MAX + where) == (
+        f"a predicate of more than {NODES_MAX} tests and connectives"
+    )
+
+
+def tree(kind: str, nodes: int) -> pb.Predicate:
+    """A predicate of so many nodes, at most 30 of them within each other."""
+    root = pb.Predicate()
+    if kind == "negation":
+        chains = root.all_of.parts
+        for start in range(0, nodes - 1, 30):
+            node = chains.add()
+            for _ in range(min(30, nodes - 1 - start) - 1):
+                node = node.negation
+            node.unknown = True
+    else:
+        getattr(root, kind).parts.extend(pb.Predicate(unknown=True) for _ in range(nodes - 1))
+    return root
