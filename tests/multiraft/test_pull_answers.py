@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from raftlog.core.membership import Membership, encode_membership
 from raftlog.core.messages import (
+    AppendRequest,
     EntryReply,
     EntryRequest,
+    Heartbeat,
     ImageChunk,
     ImageChunkRequest,
     ImageRequest,
@@ -17,11 +21,17 @@ from raftlog.core.messages import (
     PulledEntries,
     PullRequest,
     PullRow,
+    RaftMessage,
+    TimeoutNow,
+    VoteRequest,
 )
 from raftlog.core.types import (
     CONTROLLER_GROUP,
     NO_INDEX,
     NO_NODE,
+    Entry,
+    EntryKind,
+    GroupId,
     LogIndex,
     NodeId,
     Term,
@@ -222,3 +232,65 @@ def test_a_node_gets_entries_and_files_of_a_group_that_it_is_to_hold_or_held(
     holder.reached(4)
     assert not gives()
     assert holder.refused == refused + 4
+
+
+def claim_of_leading(sender: NodeId) -> AppendRequest:
+    """It claims to lead, and that a node that holds no part of the group learns from it."""
+    membership = Membership((ONE, TWO), (), (STRANGER,), 0)
+    entry = Entry(LogIndex(1), Term(1), EntryKind.CONFIGURATION, encode_membership(membership))
+    return replace(first_entries(GROUP, sender, count=1, commit_index=0), entries=(entry,))
+
+
+def test_an_entry_in_one_replicas_log_gives_a_node_no_records(tmp_path: Path) -> None:
+    """A member that lies may have put it there."""
+    holder = Holder(tmp_path)
+    holder.create(ONE, TWO)
+    holder.multiraft.receive(TWO, [claim_of_leading(TWO)])
+    holder.run_pending()
+    assert STRANGER in holder.multiraft.replicas[GROUP].raft.membership.members
+    holder.sent.clear()
+    holder.pull(GROUP)
+    holder.ask_for_files()
+    assert [type(each) for each in holder.sent] == [PullDone]
+
+
+def test_a_node_that_holds_no_part_of_a_group_cannot_lead_it(tmp_path: Path) -> None:
+    holder = Holder(tmp_path)
+    holder.create(ONE, TWO)
+    raft = holder.multiraft.replicas[GROUP].raft
+    for message in claims(STRANGER, GROUP):
+        holder.multiraft.receive(STRANGER, [message])
+        holder.run_pending()
+    assert (raft.term, raft.leader, raft.log.last_index) == (0, NO_NODE, 0)
+    holder.place(ONE, STRANGER, generation=0, former=(ONE, TWO))
+    holder.multiraft.receive(STRANGER, [claim_of_leading(STRANGER)])
+    holder.run_pending()
+    assert (raft.term, raft.leader, raft.log.last_index) == (1, STRANGER, 1)
+
+
+def test_an_observer_neither_votes_nor_leads(tmp_path: Path) -> None:
+    """Also not in the controller's group, which every node has."""
+    parent = Parent(tmp_path)
+    parent.create(ONE, TWO)
+    for group in (GROUP, CONTROLLER_GROUP):
+        raft = parent.multiraft.replicas[group].raft
+        before = raft.term, raft.leader, raft.log.last_index
+        for message in claims(OBSERVER, group):
+            parent.multiraft.receive(OBSERVER, [message])
+            parent.run_pending()
+        assert (raft.term, raft.leader, raft.log.last_index) == before
+    assert parent.multiraft.refusals.counts[OBSERVER] == 2 * 4
+    told = [str(each.latest) for each in parent.events if isinstance(each, PeerMessagesRefused)]
+    assert "an observer neither votes nor leads" in told[0]
+
+
+def claims(sender: NodeId, group: GroupId) -> list[RaftMessage]:
+    """By which it would lead, or bring others to another term."""
+    its: dict[str, Any] = {"group": group, "sender": sender, "to": ONE, "term": Term(9)}
+    log: dict[str, Any] = {"last_index": LogIndex(50), "last_term": Term(9)}
+    return [
+        VoteRequest(**its, **log, pre=False, transfer=True),
+        Heartbeat(**its, commit_index=NO_INDEX, read_round=0, quiesce_round=0),
+        replace(claim_of_leading(sender), group=group, term=Term(9)),
+        TimeoutNow(**its),
+    ]
