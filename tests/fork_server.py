@@ -45,16 +45,13 @@ PRELOADED = (
     "raftlog.compaction.worker",
     "raftlog.chaos.faulty_node",
 )
+APART = ("tests.cluster.version_2",)
+"""Programs that change raftlog: a server of their own forks them, which has changed it
+(`preload`)."""
 FORKED = ("raftlog", "tests.chaos", "tests.cluster", "pyspark.")
 """What the modules of such programs begin with."""
-NEVER_FORKED = (
-    "tests.cluster.version_2",
-    "tests.simulation",
-    "tests.mutants",
-    "tests.bench",
-)
-"""Programs that tests find by their parent, that change modules before anything imports them, or
-that run for long anyway."""
+NEVER_FORKED = ("tests.simulation", "tests.mutants", "tests.bench")
+"""Programs that run for long anyway."""
 SHAPING = ("PYTHON", "LC_", "LANG", "LD_", "FAKETIME", "GRPC_", "MALLOC", "ARROW_", "TZ")
 """Variables that a process reads while it starts or imports: a child with other ones is started
 from nothing."""
@@ -87,7 +84,9 @@ class Server(NamedTuple):
     shaping: dict[str, str]
 
 
-_server: Server | None = None
+_servers: dict[str, Server] = {}
+"""By the program of `APART` that it forks; "": it forks all others."""
+_is_forked = False
 _started: list[int] = []
 _lock = threading.Lock()
 _forks_wanted = True
@@ -195,6 +194,8 @@ def _is_forkable(words: Any, asked: Mapping[str, Any]) -> bool:
     if not _forks_wanted or isinstance(words, str | bytes | os.PathLike) or len(words) < 3:
         return False
     program, flag, module = (os.fspath(word) for word in words[:3])
+    if _is_forked and _apart(module) not in _servers:
+        return False
     env = asked["env"]
     environment: Mapping[str, str] = os.environ if env is None else env
     return (
@@ -207,7 +208,7 @@ def _is_forkable(words: Any, asked: Mapping[str, Any]) -> bool:
         and asked["executable"] is None
         and asked["uid"] is None
         and asked["gid"] is None
-        and _shaping(environment) == _running_server().shaping
+        and _shaping(environment) == _running_server(module).shaping
     )
 
 
@@ -221,19 +222,22 @@ def _shaping(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith(SHAPING)}
 
 
-def _running_server() -> Server:
-    global _server
+def _apart(module: str) -> str:
+    return module if module in APART else ""
+
+
+def _running_server(module: str) -> Server:
+    apart = _apart(module)
     with _lock:
-        if _server is None:
-            _server = start(PRELOADED)
-        return _server
+        if apart not in _servers:
+            _servers[apart] = start((apart,) if apart else PRELOADED)
+        return _servers[apart]
 
 
 def run_forked(address: str, words: Sequence[str]) -> int:
     """The exit code of a command with this process's files and environment, in a child that the
     server at this address forks. Who ends this process with SIGTERM ends the child."""
-    global _server
-    _server = Server(address, os.getppid(), _shaping(os.environ))
+    _servers[""] = Server(address, os.getppid(), _shaping(os.environ))
     with ForkingPopen(words) as child:
         signal.signal(signal.SIGTERM, lambda *_: child.terminate())
         return child.wait()
@@ -285,7 +289,7 @@ def _fork(words: Sequence[Any], asked: Mapping[str, Any], files: Sequence[int]) 
     data = json.dumps(request).encode()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
         channel.settimeout(_START_TIMEOUT_S)
-        channel.connect(f"\0{_running_server().address}")
+        channel.connect(f"\0{_running_server(request['words'][2]).address}")
         socket.send_fds(channel, [_LENGTH.pack(len(data))], list(files))
         channel.sendall(data)
         answer = _received(channel, _LENGTH.size)
@@ -310,7 +314,9 @@ def serve(listener_file: int, alive: int, modules: Sequence[str]) -> None:
     listener = socket.socket(fileno=listener_file)
     before = dict(os.environ)
     for module in modules:
-        importlib.import_module(module)
+        imported = importlib.import_module(module)
+        if module in APART:
+            imported.preload()
     if "raftlog.cli.main" in modules:
         sys.modules["raftlog.cli.main"].command_line()  # built once, for all children
     install()
@@ -388,8 +394,11 @@ def _become(request: Mapping[str, Any], files: Sequence[int], address: str) -> N
     code = 1
     try:
         _take_over(request, files)
-        global _server
-        _server = Server(address, os.getppid(), _shaping(os.environ))
+        global _is_forked
+        _is_forked = True
+        apart = _apart(request["words"][2])
+        _servers.clear()
+        _servers[apart] = Server(address, os.getppid(), _shaping(os.environ))
         code = _run(request["words"][2:])
     finally:
         if sys.exception() is not None:

@@ -155,9 +155,6 @@ def refusal_of(cluster: ProcessCluster, node: int) -> str:
     return cluster.logs[node].read_text()
 
 
-pytestmark = pytest.mark.from_nothing
-
-
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[ProcessCluster]:
     """Three nodes of version 1. What is started later is of version 2."""

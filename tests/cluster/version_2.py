@@ -19,6 +19,7 @@ The changes are made before the modules that use them are imported, as if they s
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -69,8 +70,17 @@ def _second_wire() -> ModuleType:
     return second
 
 
+def preload() -> None:
+    """What a process imports that forks such programs."""
+    install()
+    for module in ("cli.main", "server.main", "compaction.worker"):
+        importlib.import_module(f"raftlog.{module}")
+
+
 def install() -> None:
     """Turn the `raftlog` of this process, of which nothing is imported yet, into version 2."""
+    if getattr(sys.modules.get("raftlog.machines.rules"), "RULES_LATEST", 1) == 2:
+        return  # it was forked by a process that did
     assert not any(name.startswith("raftlog.") for name in sys.modules), "raftlog is imported"
     wire = sys.modules["raftlog.wire.raftlog_pb2"] = _second_wire()
     sys.modules["raftlog.wire"].raftlog_pb2 = wire  # type: ignore[attr-defined]
