@@ -52,6 +52,12 @@ def count(what: str, number: int = 1) -> None:
     _counts[what] += number
 
 
+def seed_of_the_day(variable: str) -> int:
+    """By which a test that would take long draws what it tries today: the environment variable's,
+    or the number of days since 1970 UTC."""
+    return int(os.environ.get(variable, time.time() // 86_400))
+
+
 class Costs:
     """The plugin: counts in a process that runs tests, and adds up in the one that reports."""
 

@@ -10,7 +10,6 @@ import itertools
 import os
 import signal
 import threading
-import time
 from base64 import b85encode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +36,7 @@ from tests.cluster.test_compaction_kills import compaction_process
 from tests.cluster.test_damage import SEGMENT_ID, flip
 from tests.cluster.troubled_node import hang_file, wrong_entry_file
 from tests.cluster.waiting import LEADERS_STAY, leader_of
+from tests.costs import seed_of_the_day
 from tests.metrics.test_documents import alerts
 
 NODES = (1, 2, 3)
@@ -416,7 +416,7 @@ def test_every_alert_is_tried_on_a_fault() -> None:
 
 def test_alerts_fire_on_some_faults_and_clear(scene: Scene) -> None:
     """Others every day; all of them in the long version. Replay: ALERTS_SEED=<seed>."""
-    seed = int(os.environ.get("ALERTS_SEED", time.time() // 86_400))
+    seed = seed_of_the_day("ALERTS_SEED")
     possible = [
         (alert, fault)
         for alert, fault in FAULTS

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from typer.testing import CliRunner
 from raftlog.chaos.cluster import PATIENCE_S, wait_for
 from raftlog.chaos.schedule import Kind
 from raftlog.cli.main import app
+from tests.costs import seed_of_the_day
 
 SEED = 20_261_120
 CLASSES = 6
@@ -33,7 +33,7 @@ FLOOR_PER_S = 50
 def test_every_promise_is_kept_over_faults_of_some_classes() -> None:
     """Others each day, and every other day on a cluster that is closed to strangers.
     Replay: CHAOS_SEED=<seed>."""
-    seed = int(os.environ.get("CHAOS_SEED", time.time() // 86_400))
+    seed = seed_of_the_day("CHAOS_SEED")
     kinds = Random(seed).sample(list(Kind), CLASSES)
     closed = seed % 2 == 1
     print(f"seed {seed}, {'closed' if closed else 'open'}: {', '.join(kinds)}")

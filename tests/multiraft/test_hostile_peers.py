@@ -186,8 +186,12 @@ STATES: dict[str, Callable[[], Victim]] = {"follower": following, "leader": lead
     [
         (1, TWO, 0),
         *(
-            pytest.param(*attack, marks=pytest.mark.slow)
-            for attack in ((0, TWO, 0), (1, THREE, 0), (1, THREE, 1))
+            pytest.param(*attack, marks=marks)
+            for *attack, marks in (
+                (0, TWO, 0, pytest.mark.slow),
+                (1, THREE, 0, pytest.mark.soak),
+                (1, THREE, 1, pytest.mark.slow),
+            )
         ),
     ],
 )
