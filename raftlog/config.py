@@ -205,8 +205,8 @@ class ServerSettings(Section):
     )
     read_bytes_per_turn_max: int = setting(
         4 * MIB,
-        "Bytes of bulk reads handed out per turn of the loop, so that reads cannot delay "
-        "heartbeats.",
+        "Bytes of bulk reads handed out or checked per turn of the loop, so that reads cannot "
+        "delay heartbeats.",
         ge=64 * KIB,
     )
     turn_work_max_s: float = setting(

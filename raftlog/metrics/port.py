@@ -187,6 +187,15 @@ class _Header(io.RawIOBase):
         return count
 
 
+class _Answer(SimpleHandler):
+    def _write(self, data: bytes) -> None:
+        """Let wsgiref ignore every error of the connection: it logs those of TLS, and timeouts."""
+        try:
+            super()._write(data)
+        except OSError as error:
+            raise ConnectionAbortedError from error
+
+
 class _Handler(WSGIRequestHandler):
     server: _Server
 
@@ -203,7 +212,7 @@ class _Handler(WSGIRequestHandler):
             body: Any = self.wfile
             app = self.server.get_app()
             assert app is not None, "it is set before the first request"
-            SimpleHandler(header, body, self.get_stderr(), environ).run(app)
+            _Answer(header, body, self.get_stderr(), environ).run(app)
 
     def send_header(self, keyword: str, value: str) -> None:
         """Of requests that are no HTTP."""

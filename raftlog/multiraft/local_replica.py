@@ -73,6 +73,11 @@ class StoredBatch(NamedTuple):
         """The first offset after it."""
         return Offset(self.start + self.header.record_count)
 
+    @property
+    def body_bytes(self) -> int:
+        """The length of its body."""
+        return sum(column.length for column in self.header.columns)
+
 
 class _Write(NamedTuple):
     term: Term

@@ -50,7 +50,7 @@ class Matching:
         `FairScans` counts work."""
         known = _Known(batch, self._topic)
         matches = self._may_match(batch, known)
-        size = sum(column.length for column in batch.header.columns)
+        size = batch.body_bytes
         end = min(self._call.end, batch.end)
         same = bool(self._matches) and self._matches[-1] == matches
         if same and (not matches or self._body_bytes[-1] < PIECE_BYTES_MIN):

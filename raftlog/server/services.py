@@ -107,6 +107,10 @@ _WORK_PER_WRITER = 5
 _BYTES_PER_WORK = 1024
 """What a writer's row and bytes of an answer take."""
 
+_BODY_BYTES_PER_WORK = 8192
+"""Of a batch's body: to read so many takes 0.3 to 1.7 us, most for a large body, whose memory the
+kernel has to give; their checksum takes 0.3 to 0.6 us."""
+
 
 class Services:
     """The calls of one node. Every method may raise any `RaftlogError`."""
@@ -520,9 +524,11 @@ class Services:
         while position < call.end:
             await self.scans.begin()
             batch = self._batch_at(call, local, position)
-            self.scans.spend(batch_work(batch))
+            header, ranges = column_slices(batch.header, wanted)
+            sent = sum(length for _, length in ranges)
+            checked = batch.body_bytes if call.verify else 0  # each byte is read and summed
+            self.scans.spend(batch_work(batch) + (sent + 2 * checked) // _BODY_BYTES_PER_WORK)
             with self._telling_damage(local):
-                header, ranges = column_slices(batch.header, wanted)
                 body = b"".join(batch.body_slices(ranges))
                 if call.verify:
                     batch.check()
@@ -530,7 +536,7 @@ class Services:
             position = Offset(min(batch.end, call.end))
             runs = batch.runs.known_within(skipped, position - batch.start - skipped)
             yield calls.BatchReply(start=batch.start, batch=header, runs=runs), body
-            budget -= len(body)
+            budget -= sent + checked
             if budget <= 0:
                 budget = self._limits.read_bytes_per_turn_max
                 await asyncio.sleep(0)

@@ -26,12 +26,18 @@ log = structlog.get_logger(__name__)
 
 def host_of(peer: str) -> str:
     """The host of a caller that grpc names `ipv4:127.0.0.1:40000` or `ipv6:%5B::1%5D:40000`. For
-    IPv6 that is the /64. A peer that grpc cannot name is a host of its own."""
+    IPv6 that is the /64, except for IPv4 addresses that are written so (RFC 4291, section 2.5.5.2).
+    A peer that grpc cannot name is a host of its own."""
     host = unquote(peer).rpartition(":")[0] or peer
     if not host.startswith(_IPV6):
         return host
-    address = int(ipaddress.IPv6Address(host.removeprefix(_IPV6).strip("[]")))
-    network = ipaddress.IPv6Address(address >> _IPV6_HOST_BITS << _IPV6_HOST_BITS)
+    try:
+        address = ipaddress.IPv6Address(host.removeprefix(_IPV6).strip("[]"))
+    except ipaddress.AddressValueError:  # such as one with an empty zone
+        return host
+    if address.ipv4_mapped is not None:
+        return f"ipv4:{address.ipv4_mapped}"
+    network = ipaddress.IPv6Address(int(address) >> _IPV6_HOST_BITS << _IPV6_HOST_BITS)
     return f"{_IPV6}{network}/{_IPV6_HOST_BITS}"
 
 

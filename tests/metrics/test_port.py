@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -218,6 +219,47 @@ def test_no_more_scrapes_are_answered_at_a_time_than_may_be() -> None:
         first.join(PATIENCE_S)
         # Its place is free a moment after its answer is there.
         wait_for(lambda: asked(listen)[0] == 200, "room for another", PATIENCE_S)
+
+
+def test_a_scraper_that_leaves_before_its_answer_is_not_logged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun, left = threading.Event(), threading.Event()
+
+    class Slow(Collector):
+        def collect(self) -> Iterator[Metric]:
+            begun.set()
+            assert left.wait(PATIENCE_S)
+            yield from ()
+
+    ca, cert, key = certificate_files(tmp_path)
+    trusting = ssl.create_default_context(cafile=str(ca))
+    settings = MetricsSettings(requests_max=1, cert_file=str(cert), key_file=str(key))
+    registered = CollectorRegistry()
+    with answering(settings, registered=registered) as listen:
+        registered.register(Slow())
+        plain = socket.create_connection(listen, timeout=PATIENCE_S)
+        with trusting.wrap_socket(plain, server_hostname=listen.host) as scraper:
+            scraper.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            assert begun.wait(PATIENCE_S)
+            at_once = struct.pack("ii", 1, 0)  # closing it resets the connection
+            scraper.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+        left.set()
+        # Its place is free once its thread has ended.
+        wait_for(lambda: asked(listen, tls=trusting)[0] == 200, "its place", PATIENCE_S)
+    assert capsys.readouterr().err == ""
+
+
+def test_an_error_of_the_metrics_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
+    class Failing(Collector):
+        def collect(self) -> Iterator[Metric]:
+            raise OSError("no file of this name")
+
+    registered = CollectorRegistry()
+    with answering(MetricsSettings(), registered=registered) as listen:
+        registered.register(Failing())
+        assert asked(listen)[0] == 500
+    assert "OSError: no file of this name" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

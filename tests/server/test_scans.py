@@ -20,6 +20,7 @@ from raftlog.core.ready import Role
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex, NodeId, Offset
 from raftlog.errors import TopicNotFound
 from raftlog.image import history_file
+from raftlog.image.history_file import HistoryFile
 from raftlog.machines.byte_index import JoinedIndex
 from raftlog.machines.commands import EpochKey
 from raftlog.machines.controller import ControllerMachine
@@ -29,6 +30,7 @@ from raftlog.machines.kv_commands import ANY_VERSION
 from raftlog.multiraft.group_events import Watcher
 from raftlog.multiraft.local_replica import LocalReplica, StoredBatch
 from raftlog.predicates.predicate import NODES_MAX, Compare, Or
+from raftlog.server import services as node_services
 from raftlog.server import views
 from raftlog.server.allowed import NEEDS, Allowed
 from raftlog.server.compactor import Compactor
@@ -42,6 +44,7 @@ from raftlog.server.placing import PlacingServices
 from raftlog.server.rights import Rights
 from raftlog.server.services import Services
 from raftlog.storage.folder import DataFolder
+from raftlog.storage.log import GroupLog
 from raftlog.transport.peer_channels import PeerChannels
 from raftlog.wire import calls, group_calls, kv_calls
 from raftlog.wire.codec import decode_description, encode_reply
@@ -188,6 +191,59 @@ def logged() -> MemoryFileSystem:
     scene.store.make_group(CONTROLLER).log.close()
     scene.fs.crash()
     return scene.fs
+
+
+LARGE = 16
+"""Batches of a MiB."""
+LARGE_RECORDS = (1 << 20) // 8
+
+
+@pytest.fixture(scope="module")
+def large() -> MemoryFileSystem:
+    """A node's disk with a topic of large batches, some of them in history."""
+    scene = Scene(segment_bytes=1 << 26)
+    for number in range(LARGE):
+        scene.append(LARGE_RECORDS)
+        if number == LARGE // 2:
+            scene.compact_all()
+    history_end = scene.topics[TOPIC.group].image.manifest.history_end
+    assert 0 < history_end < LARGE * LARGE_RECORDS
+    scene.store.make_group(CONTROLLER).log.close()
+    scene.fs.crash()
+    return scene.fs
+
+
+@pytest.mark.parametrize(
+    ("at_once", "bytes_max"),
+    [
+        (1, Settings().server.read_bytes_per_turn_max),
+        (CALLS, PERIOD_WORK_MAX * node_services._BODY_BYTES_PER_WORK // 2),
+    ],
+)
+def test_bodies_that_are_checked_and_not_sent_count_as_work(
+    at_once: int, bytes_max: int, large: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked = Iterations()
+    for kind, name in ((HistoryFile, "check_row_group"), (GroupLog, "check_entry")):
+        monkeypatch.setattr(kind, name, checked.noting(getattr(kind, name)))
+
+    async def read(services: Services) -> None:
+        end = Offset(LARGE * LARGE_RECORDS)
+        call = calls.ReadCall(
+            group=TOPIC.group, incarnation=TOPIC.incarnation, start=Offset(0), end=end, mark=end,
+            field_ids=(), all_fields=False, verify=True,
+        )  # fmt: skip
+        async for _, body in services.read(call):
+            assert not body
+
+    async def work(node: Node, services: Services) -> None:
+        await led(node, TOPIC.group)
+        await checked.all(*(read(services) for _ in range(at_once)))
+
+    asyncio.run(served(large, work))
+    assert checked.counts.total() == at_once * LARGE
+    before_the_last = max(checked.counts.values()) - 1
+    assert before_the_last * LARGE_RECORDS * 8 < bytes_max
 
 
 def split(services: Services, end: int) -> Coroutine[Any, Any, calls.RangeSizes]:
