@@ -5,11 +5,11 @@ own log. A leader whose node has not heard of the latest wish does nothing that 
 the generation in the group's log tells.
 
 The steps: those that are to vote learn first; when they have the log, the voters change; when that
-is committed, each new voter reports it as its own log has it, and the reports of a majority count:
-one of them may lie, and an operator removes the former node when they are in. Members that leave
-learn until their replicas are gone: a node removes its replica only when its own log says that the
-group is elsewhere (`raftlog.multiraft.replicas`). After a crash of the leader at any point the next
-one goes on.
+is committed, each new and each former voter reports it as its own log has it
+(`PlacementReports`): one of them may lie, and an operator removes the former node when they are in.
+Members that leave learn until the change is reported and their replicas are gone: a node removes
+its replica only when its own log says that the group is elsewhere (`raftlog.multiraft.replicas`).
+After a crash of the leader at any point the next one goes on.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ _GONE_TIMEOUTS = 10
 heard. No setting: until then the leader only sends it a little for nothing."""
 
 _LEAVING_ENTRIES_MAX = 4096
-"""A member that leaves is sent no more than about this after the entry that takes its vote: it
-knows by then that this entry is committed. No setting: such a replica should be gone long since."""
+"""Once the change is reported, a member that leaves is sent no more than about this after the entry
+that takes its vote: it knows by then that this entry is committed. No setting: such a replica
+should be gone long since."""
 
 
 def next_step(
@@ -103,6 +104,9 @@ def move_groups(
         if wanted is None or raft.membership == wanted:
             continue
         views = raft.followers()
+        placement = controller.placements.get(local.group)
+        # A former voter may have to report the change, and learns of it while it is a member.
+        reporting = () if placement is None or placement.is_reached else placement.former
         step = next_step(
             raft.membership,
             wanted,
@@ -122,7 +126,7 @@ def move_groups(
                     each.contact_ticks >= _GONE_TIMEOUTS * patience_ticks
                     and each.node not in silent
                 )
-            },
+            }.difference(reporting),
         )
         if step is None:
             continue
@@ -135,11 +139,11 @@ def move_groups(
 def reports_due(
     groups: Mapping[GroupId, LocalReplica], controller: ControllerMachine
 ) -> Iterator[ReportPlacement]:
-    """The changes that give replicas here a vote, are committed by their own logs, and are not
-    known to be reported."""
+    """The changes that give replicas here a vote or may take it, are committed by their own logs,
+    and are not known to be reported."""
     for group in controller.placements.under_way():
         local, placement = groups.get(group), controller.placements[group]
-        if local is None or local.raft.node not in placement.voters:
+        if local is None or local.raft.node not in placement.voters + placement.former:
             continue
         raft = local.raft
         now, wished = raft.membership, (placement.voters, placement.generation)
@@ -149,18 +153,29 @@ def reports_due(
 
 
 class PlacementReports:
-    """Which voters have reported the changes that are under way, to the controller's leader. After
-    a change of that leader they report again."""
+    """Which voters, new and former, have reported the changes that are under way, to the
+    controller's leader. After a change of that leader they report again.
+
+    New voters are not enough: one that lies can make an empty one report, by a forged log that
+    begins with the change. A former voter holds the group's log, and a majority of them committed
+    the joint membership. Those that are silent are left out, unless they have reported: a group
+    whose former voters are lost must come to its end.
+    """
 
     def __init__(self) -> None:
         self._reporters: dict[GroupId, tuple[int, set[NodeId]]] = {}
         """By group, the generation that they reported."""
 
     def are_enough(
-        self, report: ReportPlacement, reporter: NodeId, controller: ControllerMachine
+        self,
+        report: ReportPlacement,
+        reporter: NodeId,
+        controller: ControllerMachine,
+        *,
+        heard: Collection[NodeId],
     ) -> bool:
-        """Note the report of one of the group's wished voters. Have a majority of them reported
-        this change, and is it under way?"""
+        """Note the report of one of the group's voters, new or former. Is the change under way,
+        and has a majority of both reported it? `heard` are the nodes that are not silent."""
         placement = controller.placements.get(report.group)
         if placement is None or placement.is_reached or report.generation != placement.generation:
             self._reporters.pop(report.group, None)
@@ -173,7 +188,8 @@ class PlacementReports:
                 del self._reporters[group]
             self._reporters[report.group] = (placement.generation, reporters)
         reporters.add(reporter)
-        return is_quorum(Membership(placement.voters), reporters)
+        former = tuple(each for each in placement.former if each in heard or each in reporters)
+        return is_quorum(Membership(placement.voters, former), reporters)
 
 
 def _led(

@@ -285,12 +285,12 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
             local.deleted_elsewhere = True
             self._effects.tell(GroupDeletedElsewhere(group=group, peer=peer))
 
-    def placed_voters(self, group: GroupId) -> tuple[NodeId, ...]:
-        """The nodes that are to vote in the group, as far as this one knows; of the controller's
-        group none before it is placed elsewhere."""
+    def placed_nodes(self, group: GroupId) -> tuple[NodeId, ...]:
+        """The nodes that are to vote in the group, and those that did until a change ends, as far
+        as this one knows; of the controller's group none before it is placed elsewhere."""
         placed = self.controller.placements.get(group)
         if placed is not None:
-            return placed.voters
+            return placed.voters + placed.former
         info = self.info_of(group)
         return () if info is None or isinstance(info, ControllerInfo) else info.voters
 
@@ -326,10 +326,7 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
 
     def _is_placed(self, local: LocalReplica, peer: NodeId) -> bool:
         """Does the controller place the group on the peer, or has it until a change ends?"""
-        if local.group == CONTROLLER_GROUP or peer in self.placed_voters(local.group):
-            return True
-        placed = self.controller.placements.get(local.group)
-        return placed is not None and peer in placed.former
+        return local.group == CONTROLLER_GROUP or peer in self.placed_nodes(local.group)
 
     def check_here(self, local: LocalReplica) -> None:
         """Raises `TopicRecreated` if the replica's group is gone, `NotLeader` if its replica is.

@@ -516,7 +516,7 @@ class Node:
         try:
             await ask_leader(
                 REPORT_PLACEMENT,
-                self.report_placement,
+                lambda own: self._count_report(own, self.node),
                 report,
                 others=self.other_addresses(),
                 channels=self.channels,
@@ -527,19 +527,30 @@ class Node:
             self._reporting.discard(report)
 
     async def report_placement(self, report: ReportPlacement) -> PlacementReported:
-        """Put a report into the controller's log, once a majority of the nodes that are to vote in
-        the group have made it; this node's own word is enough. Raises `Forbidden` for the report of
-        another node, and what `propose` raises."""
+        """Put a caller's report into the controller's log: that of a node once enough of the
+        group's voters, new and former, have made it. Raises `Forbidden` for the report of another
+        node, and what `propose` raises."""
         who, replicas = caller(), self.multiraft.replicas
-        if who is not None and who.is_node:
-            self.check_leads(replicas.of_controller)
-            voters = replicas.placed_voters(report.group)
-            reporter = next((each for each in voters if node_caller(each) == who), None)
-            if reporter is None:
-                raise Forbidden(principal=who.principal, right="cluster", kind="all")
-            if not self._reports.are_enough(report, reporter, replicas.controller):
-                return PlacementReported(done=False)
-        outcome = await self.propose(replicas.of_controller, report)
+        if who is None or not who.is_node:
+            return await self._put_report(report)
+        self.check_leads(replicas.of_controller)
+        reporters = replicas.placed_nodes(report.group)
+        reporter = next((each for each in reporters if node_caller(each) == who), None)
+        if reporter is None:
+            raise Forbidden(principal=who.principal, right="cluster", kind="all")
+        return await self._count_report(report, reporter)
+
+    async def _count_report(self, report: ReportPlacement, reporter: NodeId) -> PlacementReported:
+        """This node's own report counts as any other: what its log has may be forged."""
+        replicas = self.multiraft.replicas
+        self.check_leads(replicas.of_controller)
+        heard = set(replicas.voting_nodes).difference(self.multiraft.silent_nodes)
+        if not self._reports.are_enough(report, reporter, replicas.controller, heard=heard):
+            return PlacementReported(done=False)
+        return await self._put_report(report)
+
+    async def _put_report(self, report: ReportPlacement) -> PlacementReported:
+        outcome = await self.propose(self.multiraft.replicas.of_controller, report)
         return accepted(PlacementReported, outcome)
 
     def _read_positions(self, done: Callable[[Sequence[KeyValue] | None], None]) -> None:

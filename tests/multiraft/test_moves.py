@@ -189,15 +189,17 @@ def test_a_node_that_only_the_log_removes_is_spoken_to_no_more_if_the_others_can
     assert dict(known) == {1: "a:1", 2: "b:1"}
 
 
-def test_a_change_is_reported_by_a_majority_of_those_that_are_to_vote() -> None:
-    """One of them may lie, and by these reports a node that the group needs could be removed."""
-    controller, reports = ControllerMachine(), PlacementReports()
-    for index, node in enumerate(EVERYBODY, start=1):
-        add = AddNode(node=node, address=f"h{node}:1")
-        assert not isinstance(controller.apply(LogIndex(index), add), Refused)
+class Reports:
+    """The reports of the controller's group, which had nodes 1 to 3, to the controller's leader."""
 
-    def place(*voters: int, generation: int) -> None:
-        placed = controller.apply(
+    def __init__(self) -> None:
+        self._controller, self._reports = ControllerMachine(), PlacementReports()
+        for index, node in enumerate(EVERYBODY, start=1):
+            add = AddNode(node=node, address=f"h{node}:1")
+            assert not isinstance(self._controller.apply(LogIndex(index), add), Refused)
+
+    def place(self, *voters: int, generation: int) -> None:
+        placed = self._controller.apply(
             LogIndex(100 + generation),
             PlaceGroup(
                 group=CONTROLLER_GROUP,
@@ -208,18 +210,64 @@ def test_a_change_is_reported_by_a_majority_of_those_that_are_to_vote() -> None:
         )
         assert not isinstance(placed, Refused), placed
 
-    def enough(reporter: int, generation: int) -> bool:
+    def are_enough(
+        self, reporter: int, generation: int = 1, *, heard: tuple[NodeId, ...] = EVERYBODY
+    ) -> bool:
         report = ReportPlacement(group=CONTROLLER_GROUP, generation=generation)
-        return reports.are_enough(report, NodeId(reporter), controller)
+        reports = self._reports
+        return reports.are_enough(report, NodeId(reporter), self._controller, heard=heard)
 
+    def done(self, generation: int) -> None:
+        report = ReportPlacement(group=CONTROLLER_GROUP, generation=generation)
+        self._controller.apply(LogIndex(200), report)
+
+
+def test_a_change_is_reported_by_a_majority_of_those_that_are_to_vote() -> None:
+    """One of them may lie, and by these reports a node that the group needs could be removed."""
+    reports = Reports()
+    enough = reports.are_enough
     assert not enough(1, 0), "nothing is under way"
-    place(2, 3, 4, generation=0)
-    assert not any(enough(3, 1) for _ in range(9)), "one node's word, however often"
+    reports.place(2, 3, 4, generation=0)
+    assert not any(enough(3) for _ in range(9)), "one node's word, however often"
     assert not any(enough(node, 0) or enough(node, 2) for node in (2, 4))
-    place(1, 2, 3, generation=1)
+    assert not enough(1), "of the new voters that is one"
+    reports.place(1, 2, 3, generation=1)
     assert not enough(2, 2), "what was reported of the change before counts for nothing"
     assert not enough(2, 1)
     assert not enough(2, 2)
     assert enough(1, 2)
-    controller.apply(LogIndex(200), ReportPlacement(group=CONTROLLER_GROUP, generation=2))
+    reports.done(2)
     assert not enough(3, 2), "it is done"
+
+
+def test_a_majority_of_the_former_voters_that_are_heard_reports_a_change_too() -> None:
+    """Those that come may be empty, and report whatever a log that one of them forged says."""
+    reports = Reports()
+    enough = reports.are_enough
+    reports.place(1, 3, 5, generation=0)
+    assert not enough(5)
+    assert not enough(3)
+    assert not enough(3, heard=ids(3, 4, 5, 1)), "node 2 is lost: the other two must both report"
+    assert enough(1, heard=ids(3, 4, 5, 1))
+
+    reports = Reports()
+    enough = reports.are_enough
+    reports.place(4, 5, 6, generation=0)
+    assert not any(enough(node) for node in (4, 5, 6)), "it keeps none of its voters"
+    assert not enough(1)
+    assert enough(2)
+
+
+def test_former_voters_that_are_silent_hold_no_change_up() -> None:
+    reports = Reports()
+    enough = reports.are_enough
+    reports.place(4, 5, 6, generation=0)
+    assert not enough(4, heard=ids(2, 4, 5, 6))
+    assert not enough(5, heard=ids(2, 4, 5, 6)), "one is heard"
+    assert enough(5, heard=ids(4, 5, 6)), "all are lost"
+
+    reports = Reports()
+    enough = reports.are_enough
+    reports.place(4, 5, 6, generation=0)
+    assert not any(enough(node) for node in (1, 2, 4))
+    assert enough(5, heard=ids(3, 4, 5, 6)), "what had reported before it fell silent counts"

@@ -38,12 +38,13 @@ from raftlog.machines.outcomes import Refused
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.schema import Field, Schema
 from raftlog.multiraft.effects import GroupKept
+from raftlog.multiraft.moves import PlacementReports
 from raftlog.storage.posix import PosixFileSystem
 from raftlog.wire.codec import encode_command
 from tests.golden.one_node import OneNode
 from tests.multiraft.leading import first_entries
 
-ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
+ONE, TWO, THREE, FOUR = map(NodeId, (1, 2, 3, 4))
 GROUP = GroupId(1)
 
 
@@ -75,7 +76,8 @@ class Node(OneNode):
         self.events.append(event)
 
     def answer(self, limit: Callable[[], int] = lambda: 1 << 62) -> None:
-        """Let node 2 answer what it was sent for the group: it holds the log up to that entry."""
+        """Let node 2 answer what it was sent for the group: it holds the log up to that entry, and
+        votes for node 1."""
         self.multiraft.tick()
         self.run_pending()
         sent, self.sent = self.sent, []
@@ -84,7 +86,22 @@ class Node(OneNode):
                 last = each.prev_index + len(each.entries)
                 match = LogIndex(min(last, limit()))
                 self.multiraft.receive(TWO, [each.accepted(each.term, match, match)])
+            if isinstance(each, VoteRequest) and each.group == GROUP:
+                self.multiraft.receive(TWO, [each.reply(each.term, granted=True)])
         self.run_pending()
+
+    def hear(self, leader: NodeId, *memberships: Membership, commit_index: int) -> None:
+        """The group's first entries are these, says its leader, and so much is committed."""
+        count = len(memberships)
+        append = first_entries(GROUP, leader, count=count, commit_index=commit_index)
+        entries = [
+            replace(each, kind=EntryKind.CONFIGURATION, payload=encode_membership(membership))
+            for each, membership in zip(append.entries, memberships, strict=True)
+        ]
+        self.multiraft.receive(leader, [replace(append, entries=tuple(entries))])
+        for _ in range(20):
+            self.run_pending()
+            self.multiraft.tick()
 
     def leave(self) -> None:
         """Let the group go to node 2, as it is wished: node 1 leads it until that is committed."""
@@ -240,29 +257,74 @@ def test_a_follower_reports_a_change_that_gives_it_a_vote_when_its_own_log_has_c
     node.place(ONE, TWO, generation=0, former=(TWO, THREE))
     raft = node.multiraft.replicas[GROUP].raft
     joint = Membership((ONE, TWO), (TWO, THREE), generation=1)
-
-    def hear(*memberships: Membership, commit_index: int) -> None:
-        append = first_entries(GROUP, TWO, count=len(memberships), commit_index=commit_index)
-        entries = [
-            replace(each, kind=EntryKind.CONFIGURATION, payload=encode_membership(membership))
-            for each, membership in zip(append.entries, memberships, strict=True)
-        ]
-        node.multiraft.receive(TWO, [replace(append, entries=tuple(entries))])
-        for _ in range(20):
-            node.run_pending()
-            node.multiraft.tick()
-
-    hear(joint, commit_index=1)
+    node.hear(TWO, joint, commit_index=1)
     assert raft.commit_index == 1
-    hear(joint, Membership((ONE, TWO), generation=1), commit_index=1)
+    node.hear(TWO, joint, Membership((ONE, TWO), generation=1), commit_index=1)
     assert raft.log.last_index == 2
     assert node.reports == [], "it is joint, or written and not known to be committed"
-    hear(joint, Membership((ONE, TWO), generation=1), commit_index=2)
+    node.hear(TWO, joint, Membership((ONE, TWO), generation=1), commit_index=2)
     assert node.reports[0] == ReportPlacement(group=GROUP, generation=1)
     node.reached(1)
     node.reports.clear()
-    hear(joint, Membership((ONE, TWO), generation=1), commit_index=2)
+    node.hear(TWO, joint, Membership((ONE, TWO), generation=1), commit_index=2)
     assert node.reports == []
+
+
+def test_a_former_voter_reports_a_change_when_its_own_log_has_committed_it(node: Node) -> None:
+    """It learns then, and its replica stays until the change is reported."""
+    node.create(ONE, TWO, THREE)
+    node.place(TWO, THREE, generation=0, former=(ONE, TWO, THREE))
+    joint = Membership((TWO, THREE), (ONE, TWO, THREE), generation=1)
+    left = Membership((TWO, THREE), (), (ONE,), generation=1)
+    node.hear(TWO, joint, left, commit_index=1)
+    assert node.reports == []
+    node.hear(TWO, joint, left, commit_index=2)
+    assert node.reports[0] == ReportPlacement(group=GROUP, generation=1)
+    assert GROUP in node.multiraft.replicas
+    node.reached(1)
+    assert GROUP not in node.multiraft.replicas
+
+
+def test_a_member_that_forges_the_log_of_an_empty_one_moves_no_group(node: Node) -> None:
+    """Node 1 is to replace node 2 in a group, and node 3 lies. With the reports of nodes 1 and 3
+    the operator would remove node 2, while node 1 holds none of the group's records."""
+    controller = node.multiraft.replicas.controller
+    node.create(TWO, THREE, FOUR)
+    node.place(ONE, THREE, FOUR, generation=0, former=(TWO, THREE, FOUR))
+    node.hear(THREE, Membership((ONE, THREE, FOUR), generation=1), commit_index=1)
+    [report] = set(node.reports)
+    assert report == ReportPlacement(group=GROUP, generation=1), "its own log says so"
+    reports, heard = PlacementReports(), (ONE, TWO, THREE, FOUR)
+    for reporter in (ONE, THREE) * 2:
+        assert not reports.are_enough(report, reporter, controller, heard=heard)
+    assert not controller.placements[GROUP].is_reached
+    assert reports.are_enough(report, TWO, controller, heard=heard), "once the group has moved"
+
+
+def test_a_former_voter_learns_until_the_change_is_reported(node: Node) -> None:
+    """It may have to report it, though nothing was heard of its replica for long, or though it has
+    far more than the change: after a restart it no longer knows that this is committed."""
+    node.create(ONE)
+    node.place(ONE, TWO, generation=0, former=(ONE,))
+    node.leave()
+    raft = node.multiraft.replicas[GROUP].raft
+    node.place(ONE, generation=1, former=(ONE, TWO))
+    for _ in range(500):
+        node.answer()
+
+    def pass_time() -> None:
+        """Node 2 lives, and its replica does not answer."""
+        for _ in range(1_000):
+            beat = NodeHeartbeat(sender=TWO, to=ONE, boot_id="b", clock_us=1, disk_full=False)
+            node.multiraft.receive(TWO, [beat])
+            node.multiraft.tick()
+            node.run_pending()
+
+    pass_time()
+    assert raft.membership == Membership((ONE,), (), (TWO,), generation=2)
+    node.reached(2)
+    pass_time()
+    assert raft.membership == Membership((ONE,), generation=2)
 
 
 def test_a_new_leader_takes_no_silent_node_for_alive(node: Node) -> None:

@@ -8,11 +8,14 @@ again, on nodes that once promised something in the same group.
 from __future__ import annotations
 
 from collections.abc import Callable
+from weakref import WeakKeyDictionary
 
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Payload
 from raftlog.machines.commands import Command, PlaceGroup, ReportPlacement
 from raftlog.machines.outcomes import GroupPlaced, PlacementReported
 from raftlog.machines.placements import Placement
+from raftlog.multiraft.moves import PlacementReports
+from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.wire.codec import encode_command
 from tests.simulation.network import Network
 from tests.simulation.node import Reply, SimulatedNode
@@ -27,7 +30,7 @@ def command_controller(leader: SimulatedNode, command: Command, reply: Reply) ->
 
 
 class Placing:
-    """Wishes groups elsewhere, now and then, until `restore`; and carries leaders' reports."""
+    """Wishes groups elsewhere, now and then, until `restore`; and carries voters' reports."""
 
     def __init__(
         self,
@@ -50,6 +53,7 @@ class Placing:
         self.held = False
         """Is nothing to be placed for the moment?"""
         self._founders = tuple(nodes)
+        self._counted: WeakKeyDictionary[MultiRaft, PlacementReports] = WeakKeyDictionary()
         for node in nodes.values():
             node.reports = self.report
 
@@ -103,12 +107,18 @@ class Placing:
         command = PlaceGroup(group=group, voters=voters, generation=now.generation, former=made)
         self._ask(leader, command, GroupPlaced, "groups placed elsewhere")
 
-    def report(self, report: ReportPlacement) -> None:
-        """Carry a group's leader's report to the controller's leader."""
+    def report(self, reporter: NodeId, report: ReportPlacement) -> None:
+        """Carry a voter's report to the controller's leader, which counts them until it crashes."""
 
         def arrive() -> None:
             leader = self._controllers_leader()
-            if leader is not None:
+            if leader is None:
+                return
+            multiraft = leader.multiraft
+            counted = self._counted.setdefault(multiraft, PlacementReports())
+            replicas = multiraft.replicas
+            heard = set(replicas.voting_nodes).difference(multiraft.silent_nodes)
+            if counted.are_enough(report, reporter, replicas.controller, heard=heard):
                 self._ask(leader, report, PlacementReported, "placements reported")
 
         self._network.call(arrive)

@@ -86,8 +86,8 @@ class _Plan(NamedTuple):
     log: DurableLog
 
 
-def _nobody_hears(report: ReportPlacement) -> None:
-    raise AssertionError(f"no group is moved: {report}")
+def _nobody_hears(reporter: NodeId, report: ReportPlacement) -> None:
+    raise AssertionError(f"no group is moved: {reporter} {report}")
 
 
 class SimulatedNode:
@@ -116,7 +116,7 @@ class SimulatedNode:
         self.damaged = False
         """Bytes of its disk were changed on purpose."""
         self.damage_told: list[MultiRaftEvent] = []
-        self.reports: Callable[[ReportPlacement], None] = _nobody_hears
+        self.reports: Callable[[NodeId, ReportPlacement], None] = _nobody_hears
         """Carries reports to the controller's leader."""
         self.simulator = simulator
         self._network = network
@@ -389,7 +389,7 @@ class SimulatedNode:
         """The network carries what anybody sends to anybody."""
 
     def report(self, report: ReportPlacement) -> None:
-        self.reports(report)
+        self.reports(self.node, report)
 
     def run_read(self, read: BackgroundRead, ran: Callable[[], None]) -> None:
         """It sees the files some time after it was planned, and is reported later still: in some
