@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,9 +11,22 @@ import grpc
 import pytest
 
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
+from raftlog.cli.cluster_folder import open_folder
 from raftlog.client.log_client import LogClient
 from raftlog.config_tls import PemFiles
-from raftlog.core.types import CONTROLLER_GROUP, NodeId
+from raftlog.core.membership import Membership, encode_membership
+from raftlog.core.messages import AppendRequest
+from raftlog.core.types import (
+    CONTROLLER_GROUP,
+    FORMAT_STAMP,
+    NO_INDEX,
+    Entry,
+    EntryKind,
+    GroupId,
+    LogIndex,
+    NodeId,
+    Term,
+)
 from raftlog.errors import (
     Forbidden,
     MalformedRequest,
@@ -22,15 +37,18 @@ from raftlog.errors import (
 )
 from raftlog.machines.commands import AddNode, ReportPlacement
 from raftlog.tls import Certificates, open_channel
+from raftlog.transport.link import STREAM_METHOD
 from raftlog.wire.calls import (
     ADD_NODE,
     CALLS,
     PLACE_GROUP,
     REPORT_PLACEMENT,
     SERVICE,
+    NodeView,
     StreamedCall,
 )
-from raftlog.wire.codec import encode_request
+from raftlog.wire.codec import encode_hello, encode_peer_messages, encode_request
+from raftlog.wire.peer_greetings import PeerHello
 from raftlog.wire.placing_calls import GroupPlace, PlaceGroupCall
 from tests.cluster.closed import NODES, client, started, typed
 from tests.fuzz.samples import DDL, frames
@@ -140,6 +158,85 @@ def test_one_node_cannot_report_a_change_that_its_group_has_not_made(
     assert not place().reached, "a node is down: no member was changed"
     cluster.serve(down)
     wait_for(lambda: place().reached, "the voters to make the change, and report it", PATIENCE_S)
+
+
+def forges(
+    cluster: ProcessCluster, liar: NodeId, to: NodeId, group: GroupId, membership: Membership
+) -> None:
+    """The liar claims to lead the group, whose whole log is this change, and committed."""
+    folder = cluster.data / "tls"
+    files = PemFiles(*(str(folder / f) for f in ("ca.pem", f"node-{liar}.pem", f"node-{liar}.key")))
+    identity = (cluster.data / f"node-{liar}" / "identity").read_text().partition("\n")[2]
+    hello = PeerHello(
+        format=FORMAT_STAMP,
+        cluster_id=open_folder(cluster.data).cluster_id,
+        node=liar,
+        store_uuid=json.loads(identity)["store_uuid"],
+        boot_id=uuid.uuid4().hex,
+        address=cluster.address(liar),
+    )
+    change = Entry(LogIndex(1), Term(100), EntryKind.CONFIGURATION, encode_membership(membership))
+    forged = AppendRequest(
+        group=group,
+        sender=liar,
+        to=to,
+        term=Term(100),
+        prev_index=NO_INDEX,
+        prev_term=Term(0),
+        entries=(change,),
+        commit_index=LogIndex(1),
+    )
+    frames = [encode_hello(hello), encode_peer_messages([forged])]
+    address = f"127.0.0.1:{cluster.port + NODES + to - 1}"
+    with open_channel(address, Certificates(files, files).current(), ()) as channel:
+        list(channel.stream_stream(STREAM_METHOD)(iter(frames), timeout=PATIENCE_S))
+
+
+def test_the_controller_s_leader_does_not_believe_its_own_log_alone(
+    cluster: ProcessCluster, operator: LogClient
+) -> None:
+    """It may be the empty node that a group moves to, and another member of that group lies."""
+    topic = operator.create_topic("forged", DDL, replicas=2)
+    moved = operator.create_topic("moved", DDL)
+    honest, liar = topic.voters
+    [empty] = {NodeId(each) for each in range(1, NODES + 1)}.difference(topic.voters)
+    operator.members.transfer(CONTROLLER_GROUP, empty, timeout_s=PATIENCE_S)
+    operator.members.transfer(topic.group, liar, timeout_s=PATIENCE_S)
+    cluster.kill(liar)  # the group has no leader from now on, and cannot move
+    membership = Membership(tuple(sorted((empty, liar))), generation=1)
+
+    def move(group: GroupId, *voters: NodeId) -> None:
+        wish = PlaceGroupCall(group=group, voters=tuple(sorted(voters)), generation=0)
+        operator._connection.call_leader(CONTROLLER_GROUP, PLACE_GROUP, wish)
+
+    def is_moved(group: GroupId) -> bool:
+        places = operator.members.placements().groups
+        return next(each.reached for each in places if each.group == group)
+
+    move(topic.group, empty, liar)
+
+    def is_forged() -> bool:
+        forges(cluster, liar, empty, topic.group, membership)
+        views = [each.answer for each in operator.views([topic.group]) if each.node == empty]
+        groups = [each for view in views if isinstance(view, NodeView) for each in view.groups]
+        return any(each.commit_index == 1 for each in groups)
+
+    wait_for(is_forged, "the empty node to take it for committed", PATIENCE_S)
+    report = encode_request(REPORT_PLACEMENT, ReportPlacement(group=topic.group, generation=1), b"")
+
+    def is_counted() -> bool:
+        answers = [
+            asked(cluster, f"node-{liar}", node, ReportPlacement=report)["ReportPlacement"]
+            for node in (empty, honest)
+        ]
+        return any(isinstance(each, bytes) for each in answers)
+
+    wait_for(is_counted, "the controller's leader to count the liar's report", PATIENCE_S)
+    move(moved.group, empty, honest)
+    # The empty node's report is needed for this one. It has reported the other one before.
+    wait_for(lambda: is_moved(moved.group), "the honest nodes' topic to move", PATIENCE_S)
+    assert not is_moved(topic.group)
+    cluster.serve(liar)
 
 
 def test_an_address_that_nobody_could_reach_gets_into_no_log(operator: LogClient) -> None:
