@@ -49,7 +49,7 @@ from raftlog.wire.calls import (
 )
 from raftlog.wire.codec import encode_hello, encode_peer_messages, encode_request
 from raftlog.wire.peer_greetings import PeerHello
-from raftlog.wire.placing_calls import GroupPlace, PlaceGroupCall
+from raftlog.wire.placing_calls import PlaceGroupCall
 from tests.cluster.closed import NODES, client, started, typed
 from tests.fuzz.samples import DDL, frames
 
@@ -88,6 +88,17 @@ def asked(cluster: ProcessCluster, shown: str, node: int, **calls: bytes) -> dic
             except grpc.RpcError as error:
                 found[name] = typed(error)
     return found
+
+
+def move(operator: LogClient, group: GroupId, *voters: int) -> None:
+    """Wish a group that was never moved to these nodes."""
+    wish = PlaceGroupCall(group=group, voters=tuple(map(NodeId, sorted(voters))), generation=0)
+    operator._connection.call_leader(CONTROLLER_GROUP, PLACE_GROUP, wish)
+
+
+def is_moved(operator: LogClient, group: GroupId) -> bool:
+    places = operator.members.placements().groups
+    return next(each.reached for each in places if each.group == group)
 
 
 def test_it_gives_no_more_than_nodes_need(cluster: ProcessCluster, operator: LogClient) -> None:
@@ -136,13 +147,7 @@ def test_one_node_cannot_report_a_change_that_its_group_has_not_made(
     liar, down = (node for node in range(1, NODES + 1) if node != holds)
     operator.members.transfer(CONTROLLER_GROUP, holds, timeout_s=PATIENCE_S)
     cluster.kill(down)
-    operator._connection.call_leader(
-        CONTROLLER_GROUP,
-        PLACE_GROUP,
-        PlaceGroupCall(
-            group=topic.group, voters=tuple(map(NodeId, range(1, NODES + 1))), generation=0
-        ),
-    )
+    move(operator, topic.group, *range(1, NODES + 1))
     report = encode_request(REPORT_PLACEMENT, ReportPlacement(group=topic.group, generation=1), b"")
 
     def is_taken() -> bool:
@@ -150,14 +155,20 @@ def test_one_node_cannot_report_a_change_that_its_group_has_not_made(
         assert isinstance(answer, NotLeader | MemberUnknown | bytes), answer
         return isinstance(answer, bytes)
 
-    def place() -> GroupPlace:
-        places = operator.members.placements().groups
-        return next(each for each in places if each.group == topic.group)
-
     wait_for(is_taken, "the controller's leader to answer", PATIENCE_S)
-    assert not place().reached, "a node is down: no member was changed"
+    assert not is_moved(operator, topic.group), "a node is down: no member was changed"
     cluster.serve(down)
-    wait_for(lambda: place().reached, "the voters to make the change, and report it", PATIENCE_S)
+    wait_for(
+        lambda: is_moved(operator, topic.group), "the voters to move it and say so", PATIENCE_S
+    )
+
+
+def test_a_group_moves_to_other_nodes_alone(cluster: ProcessCluster, operator: LogClient) -> None:
+    """Its former voter, which leads it until it has left, must report this."""
+    topic = operator.create_topic("moves-away", DDL, replicas=1)
+    [holds] = topic.voters
+    move(operator, topic.group, *set(range(1, NODES + 1)).difference([holds]))
+    wait_for(lambda: is_moved(operator, topic.group), "the report of the move", PATIENCE_S)
 
 
 def forges(
@@ -204,16 +215,7 @@ def test_the_controller_s_leader_does_not_believe_its_own_log_alone(
     operator.members.transfer(topic.group, liar, timeout_s=PATIENCE_S)
     cluster.kill(liar)  # the group has no leader from now on, and cannot move
     membership = Membership(tuple(sorted((empty, liar))), generation=1)
-
-    def move(group: GroupId, *voters: NodeId) -> None:
-        wish = PlaceGroupCall(group=group, voters=tuple(sorted(voters)), generation=0)
-        operator._connection.call_leader(CONTROLLER_GROUP, PLACE_GROUP, wish)
-
-    def is_moved(group: GroupId) -> bool:
-        places = operator.members.placements().groups
-        return next(each.reached for each in places if each.group == group)
-
-    move(topic.group, empty, liar)
+    move(operator, topic.group, empty, liar)
 
     def is_forged() -> bool:
         forges(cluster, liar, empty, topic.group, membership)
@@ -232,10 +234,10 @@ def test_the_controller_s_leader_does_not_believe_its_own_log_alone(
         return any(isinstance(each, bytes) for each in answers)
 
     wait_for(is_counted, "the controller's leader to count the liar's report", PATIENCE_S)
-    move(moved.group, empty, honest)
+    move(operator, moved.group, empty, honest)
     # The empty node's report is needed for this one. It has reported the other one before.
-    wait_for(lambda: is_moved(moved.group), "the honest nodes' topic to move", PATIENCE_S)
-    assert not is_moved(topic.group)
+    wait_for(lambda: is_moved(operator, moved.group), "the honest nodes' topic to move", PATIENCE_S)
+    assert not is_moved(operator, topic.group)
     cluster.serve(liar)
 
 
