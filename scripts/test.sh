@@ -8,8 +8,12 @@ need_zookeeper
 need_prometheus
 unset PYTHONDONTWRITEBYTECODE # or each of hundreds of processes would compile raftlog again
 need_class_archive &
+archive=$!
+# Else four processes compile all modules at the same time. What is wrong shows below.
+$VENV/bin/python -m pytest --collect-only -q tests >/dev/null 2>&1 &
 scripts/lint.sh
-wait $!
+wait $archive
+wait
 status=0
 $VENV/bin/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder tests "$@" || status=$?
 for leftover in spark-warehouse metastore_db derby.log artifacts; do
