@@ -156,10 +156,14 @@ class OpenEpoch:
 
 def references_digest(attempts: Iterable[AttemptReference]) -> bytes:
     """A digest of the references as a set: order and repeats do not matter."""
+    # A set of texts: Python's hash of them cannot be predicted. A caller who chooses numbers that
+    # collide would make a set of references take minutes, at each replica and each start.
     lines = sorted(
-        f"{len(each.attempt)}:{each.attempt} {each.entry_count} {each.record_count} "
-        f"{each.chained_crc}\n"
-        for each in frozenset(attempts)
+        {
+            f"{len(each.attempt)}:{each.attempt} {each.entry_count} {each.record_count} "
+            f"{each.chained_crc}\n"
+            for each in attempts
+        }
     )
     return hashlib.blake2b("".join(lines).encode(), digest_size=16).digest()
 

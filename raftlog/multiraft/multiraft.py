@@ -591,11 +591,11 @@ class MultiRaft:
                 self.images.receive(local, message)
             elif isinstance(message, EntryMessage):
                 self.repairs.receive(local, message)
-            elif not local.installing and self.replicas.takes_part(local, peer, type(message)):
+            elif not local.installing and self.replicas.takes_part(peer, message):
                 self._step(local, message)
         elif message.group in self.replicas.quarantined:
             if isinstance(message, Heartbeat | AppendRequest):
-                self.replicas.heard_leader(message.group)
+                self.replicas.heard_leader(peer, message)
         elif self.replicas.controller.is_deleted(message.group):
             self._effects.send(peer, [GroupDeleted(group=message.group, sender=self.node, to=peer)])
         # Otherwise the group is not here yet: the controller's log will bring it.

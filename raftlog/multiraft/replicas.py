@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, assert_never
 
 from raftlog.core.membership import Membership
-from raftlog.core.messages import PeerMessage
+from raftlog.core.messages import PeerMessage, RaftMessage
 from raftlog.core.quorum import is_quorum
 from raftlog.core.recovery import is_recovering
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, LastEntry, NodeId
@@ -309,20 +309,34 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
                 problem="it is neither a member of the group nor an observer",
             )
 
-    def takes_part(self, local: LocalReplica, peer: NodeId, kind: type[PeerMessage]) -> bool:
-        """May the peer send Raft's messages about the group?
+    def takes_part(self, peer: NodeId, message: RaftMessage) -> bool:
+        """May the peer send this about a group that is here?
 
         False for a node that is no member as far as this one knows: the log of the group or of the
         controller may yet say so. Raises `PeerProtocolViolation` for an observer, which never may.
         """
         if peer in self.nodes.observers:
             raise PeerProtocolViolation(
-                group=local.group,
+                group=message.group,
                 peer=peer,
-                kind=kind.__name__,
+                kind=type(message).__name__,
                 problem="an observer neither votes nor leads",
             )
-        return peer in local.raft.membership.members or self._is_placed(local, peer)
+        group, local = message.group, self._replicas.get(message.group)
+        return (
+            (local is not None and peer in local.raft.membership.members)
+            or group == CONTROLLER_GROUP  # a node that was away cannot know who votes there now
+            or peer in self.placed_nodes(group)
+        )
+
+    def may_lead(self, group: GroupId) -> Collection[NodeId]:
+        """The nodes that may lead the group, as far as this one knows: those that decide by its log
+        here, and those on which the controller places it. All but observers, where neither says
+        so yet."""
+        local = self._replicas.get(group)
+        deciders = () if local is None else local.raft.membership.all_voters
+        found = {*deciders, *self.placed_nodes(group)}.intersection(self.voting_nodes)
+        return found or self.voting_nodes
 
     def _is_placed(self, local: LocalReplica, peer: NodeId) -> bool:
         """Does the controller place the group on the peer, or has it until a change ends?"""
@@ -491,10 +505,16 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         self._refills.begin(info, lost)
         self._effects.tell(GroupRefilling(group=info.group, info=info))
 
-    def heard_leader(self, group: GroupId) -> None:
+    def heard_leader(self, peer: NodeId, message: RaftMessage) -> None:
         """A leader speaks to the group's replica here. One that is quarantined is filled again:
-        there is somebody to get it from. A leader of an earlier term than was promised here learns
-        that from the new replica's answer, and another one is elected."""
+        there is a node to get it from. A leader of an earlier term than was promised here learns
+        that from the new replica's answer, and another one is elected.
+
+        Raises `PeerProtocolViolation` for an observer.
+        """
+        if not self.takes_part(peer, message):
+            return
+        group = message.group
         info = self.controller.info_of(group)
         if group in self.quarantined and group not in self._ending and info is not None:
             self._refill(info, self.quarantined[group].lost)

@@ -9,6 +9,7 @@ the events of a few hundred calls take seconds. So scans leave a part of the tim
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from weakref import WeakValueDictionary
 
 from raftlog.machines.commands import TopicInfo
@@ -36,7 +37,10 @@ class FairScans:
     """What the callers of one node spend; those without an identity are one. A scan awaits `begin`
     before each piece of its work, awaits nothing within it, and notes with `spend` what it took."""
 
-    def __init__(self) -> None:
+    def __init__(self, waiting_max: int) -> None:
+        """`waiting_max`: pieces of one caller that may wait at a time, as many as its calls."""
+        self._waiting_max = waiting_max
+        self._waiting: Counter[str] = Counter()
         self._spent: dict[str, int] = {}
         """By caller, in this period, with what it did too much before. A period begins with the
         first work after the last one."""

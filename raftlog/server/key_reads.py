@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from raftlog.auth.principals import node_caller
-from raftlog.core.types import NO_INDEX
+from raftlog.core.types import CONTROLLER_GROUP, NO_INDEX
 from raftlog.machines.group_info import KvInfo
 from raftlog.machines.kv_commands import KeyValue
 from raftlog.server.calling import calling
@@ -49,7 +49,7 @@ class KeyReads:
             OPEN_KV,
             self._services.open_kv,
             OpenKv(create=False),
-            others=self._node.other_addresses(),
+            others=self._node.may_lead(CONTROLLER_GROUP),
             channels=self._node.channels,
             try_timeout_s=try_timeout_s,
         )
@@ -77,7 +77,7 @@ class KeyReads:
             READ_KEYS,
             self._services.read_keys,
             call,
-            others=self._node.other_addresses(),
+            others=self._node.may_lead(kv.group),
             channels=self._node.channels,
             try_timeout_s=try_timeout_s,
         )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 import grpc
 import grpc.aio
 
 from raftlog.config_hosts import is_address
+from raftlog.core.types import NodeId
 from raftlog.errors import (
     MalformedRequest,
     NodeUnreachable,
@@ -18,6 +19,7 @@ from raftlog.errors import (
     ReplicaQuarantined,
     Unavailable,
 )
+from raftlog.machines.limits import NODE_MAX
 from raftlog.transport.link import CHANNEL_OPTIONS
 from raftlog.transport.peer_channels import PeerChannels
 from raftlog.wire.calls import CLUSTER_METADATA_KEY, SERVICE, PlainCall
@@ -43,14 +45,16 @@ async def ask_leader(
     serve: Callable[[Request], Awaitable[Reply]],
     request: Request,
     *,
-    others: Sequence[str],
+    others: Mapping[NodeId, str],
     channels: PeerChannels,
     try_timeout_s: float = TRY_TIMEOUT_S,
 ) -> Reply:
     """Have `serve` answer here, if this node leads the group that it needs, else the node that
     does.
 
-    `others` are where the other nodes listen. A node of another cluster refuses the call.
+    `others` are the other nodes that may lead the group, with the addresses where they listen for
+    clients. With TLS each must show the certificate of its id: an answer can be a grant. A node of
+    another cluster refuses the call.
 
     Raises what the leader raises, or `Unavailable` if it was not found: it is what this node
     raised, and it may have been done all the same.
@@ -58,29 +62,38 @@ async def ask_leader(
     try:
         return await serve(request)
     except (NotLeader, ReplicaQuarantined) as refused:
-        hint = refused.address if isinstance(refused, NotLeader) else ""
+        hint = _hint_of(refused)
         # A node that has just joined has heard of no leader: any other knows.
-        for address in [hint] if hint else random.sample(others, len(others)):
+        for asked in [hint] if hint else random.sample(list(others.items()), len(others)):
             try:
-                return await _ask(address, call, request, channels, try_timeout_s)
+                return await _ask(asked, call, request, channels, try_timeout_s)
             except NotLeader as error:
-                if not hint and is_address(error.address):
-                    return await _ask(error.address, call, request, channels, try_timeout_s)
+                leader = None if hint else _hint_of(error)
+                if leader is not None:
+                    return await _ask(leader, call, request, channels, try_timeout_s)
             except Unavailable:
                 continue
         raise
 
 
+def _hint_of(error: RaftlogError) -> tuple[NodeId, str] | None:
+    """The leader that the error names, and its address."""
+    if not isinstance(error, NotLeader) or not 0 < error.leader <= NODE_MAX:
+        return None
+    return (NodeId(error.leader), error.address) if is_address(error.address) else None
+
+
 async def _ask(
-    address: str,
+    asked: tuple[NodeId, str],
     call: PlainCall[Request, Reply],
     request: Request,
     channels: PeerChannels,
     timeout_s: float,
 ) -> Reply:
     """Raises what the node raises, or `NodeUnreachable` where none of this cluster answers."""
+    node, address = asked
     try:
-        channel = channels.to_any(address, _CHANNEL_OPTIONS)
+        channel = channels.kept_to(node, address, _CHANNEL_OPTIONS)
         ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
         ask = channel.unary_unary(f"/{SERVICE}/{call.name}")
         metadata = ((CLUSTER_METADATA_KEY, channels.cluster_id),)
@@ -93,7 +106,7 @@ async def _ask(
     except grpc.aio.AioRpcError as error:
         typed = _typed_error(error)
         if typed is None:
-            channels.let_go(address)
+            channels.let_go(node)
             typed = NodeUnreachable(address=address, problem=error.details() or error.code().name)
         raise typed from None
 

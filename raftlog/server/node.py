@@ -22,7 +22,15 @@ from raftlog.auth.principals import node_caller
 from raftlog.config import Settings, StorageSettings
 from raftlog.core.messages import PeerMessage
 from raftlog.core.ready import Role
-from raftlog.core.types import FORMAT_STAMP, NO_NODE, GroupId, LogIndex, NodeId, Offset
+from raftlog.core.types import (
+    CONTROLLER_GROUP,
+    FORMAT_STAMP,
+    NO_NODE,
+    GroupId,
+    LogIndex,
+    NodeId,
+    Offset,
+)
 from raftlog.errors import (
     AddressTaken,
     Forbidden,
@@ -285,9 +293,11 @@ class Node:
         """The cluster's nodes, this one included, and where they listen, as far as it can know."""
         return self.multiraft.replicas.nodes
 
-    def other_addresses(self) -> list[str]:
-        """Where the other nodes listen."""
-        return [address for node, address in self.addresses.items() if node != self.node]
+    def may_lead(self, group: GroupId) -> dict[NodeId, str]:
+        """The other nodes that may lead the group, as far as this one knows, and where they
+        listen."""
+        others = [each for each in self.multiraft.replicas.may_lead(group) if each != self.node]
+        return {each: self.addresses[each] for each in others}
 
     def is_peer(self, node: NodeId) -> bool:
         """Is it another node of this cluster? Raises `NodeRemoved` if it was one. False while the
@@ -518,7 +528,7 @@ class Node:
                 REPORT_PLACEMENT,
                 lambda own: self._count_report(own, self.node),
                 report,
-                others=self.other_addresses(),
+                others=self.may_lead(CONTROLLER_GROUP),
                 channels=self.channels,
             )
         except RaftlogError as error:

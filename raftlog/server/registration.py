@@ -6,6 +6,7 @@ import asyncio
 
 import structlog
 
+from raftlog.core.types import CONTROLLER_GROUP
 from raftlog.errors import RaftlogError, Unavailable
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.server.leader_calls import ask_leader
@@ -43,7 +44,7 @@ async def register(node: Node, services: Services) -> None:
                 REGISTER_NODE,
                 services.register_node,
                 call,
-                others=node.other_addresses(),
+                others=node.may_lead(CONTROLLER_GROUP),
                 channels=node.channels,
             )
         except Unavailable as error:

@@ -43,7 +43,7 @@ from raftlog.wire.framing import header_length
 _HEADER_BYTES_FREE = 1024
 """A request with a header up to this is read at once: that takes less than its call does."""
 
-_CALLERS_MIN = 4
+_CALLERS_MIN = 2
 """So many callers at least have room for requests that wait to be read. No setting."""
 
 log = structlog.get_logger(__name__)

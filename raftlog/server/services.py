@@ -7,7 +7,7 @@ a log entry, and at apply, where the exactly-once rules decide on every replica 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -103,6 +103,9 @@ begins, as `FairScans` counts work."""
 _WORK_PER_CHARACTER = 4
 """What it takes to compare a name that is not known with a topic's, for each of its characters."""
 
+_WORK_PER_FIELD = 2
+"""What it takes to put a field's id into a set, where a caller has chosen ids that collide."""
+
 _WORK_PER_WRITER = 5
 _BYTES_PER_WORK = 1024
 """What a writer's row and bytes of an answer take."""
@@ -123,7 +126,7 @@ class Services:
         self._multiraft = node.multiraft
         self._limits = node.settings.server
         self.allowed = Allowed(rights, node.multiraft.replicas, node.not_here)
-        self.scans = FairScans()
+        self.scans = FairScans(meters.waiting_max)
         self.groups = GroupServices(node, self.scans)
         self.placing = PlacingServices(node, self.scans)
         self.kv = KvServices(node, self.placing, self.allowed, self.scans)
@@ -281,7 +284,7 @@ class Services:
     async def watch_groups(self, call: calls.WatchGroups) -> calls.NodeView:
         """This node's own replicas, as they stand."""
         await self.scans.begin()
-        view = self._view(set(call.groups))
+        view = self._view(call.groups)
         self.scans.spend(WORK_PER_GROUP * len(self._multiraft.replicas))
         return view
 
@@ -289,23 +292,19 @@ class Services:
         """Begin to scrub this node's own replicas."""
         for group in call.groups or list(self._multiraft.replicas):
             self._multiraft.scrubs.begin(group)
-        return self._view(set(call.groups))
+        return self._view(call.groups)
 
-    def _view(self, wanted: set[GroupId]) -> calls.NodeView:
-        shown = [
-            views.group_view(self._node, local)
-            for local in self._multiraft.replicas.values()
-            if not wanted or local.group in wanted
-        ]
-        quarantined = [
-            views.quarantine_view(quarantine)
-            for quarantine in self._multiraft.replicas.quarantined.values()
-            if not wanted or quarantine.group in wanted
-        ]
+    def _view(self, groups: Sequence[GroupId]) -> calls.NodeView:
+        """`groups`: which are shown of those that are here; none given, all. They are looked up and
+        put into no set: a caller can choose numbers that collide there, which takes minutes."""
+        here, quarantined = self._multiraft.replicas, self._multiraft.replicas.quarantined
+        shown = {each: here[each] for each in groups if each in here} if groups else here
+        aside = {each: quarantined[each] for each in groups if each in quarantined}
+        aside = aside if groups else quarantined
         return calls.NodeView(
             node=self._node.node,
-            groups=tuple(shown),
-            quarantined=tuple(quarantined),
+            groups=tuple([views.group_view(self._node, each) for each in shown.values()]),
+            quarantined=tuple(map(views.quarantine_view, aside.values())),
             set_aside=views.set_aside_views(self._node.set_aside),
         )
 
@@ -519,6 +518,7 @@ class Services:
         _check_range("Read", call.start, call.end, call.mark)
         local = await self._reached(call)
         wanted = None if call.all_fields else frozenset(call.field_ids)
+        self.scans.spend(_WORK_PER_FIELD * len(call.field_ids))
         budget = self._limits.read_bytes_per_turn_max
         position = call.start
         while position < call.end:

@@ -19,6 +19,7 @@ takes, because what is cut off looks to its caller like being cancelled. No sett
 class _Kept(NamedTuple):
     channel: grpc.aio.Channel
     pem: Pem | None
+    address: str
 
 
 class PeerChannels:
@@ -31,8 +32,8 @@ class PeerChannels:
         self.cluster_id = cluster_id
         self.certificates = certificates
         self._port_offset = port_offset if certificates is not None else 0
-        self._kept: dict[str, _Kept] = {}
-        """By address; where nobody answers, none."""
+        self._kept: dict[NodeId, _Kept] = {}
+        """By node; of one that does not answer, none."""
         self._closing: set[asyncio.Future[None]] = set()
 
     @property
@@ -50,20 +51,21 @@ class PeerChannels:
         name = peer_name(self.cluster_id, node)
         return open_aio_channel(at, self._pem(), options, name=name)
 
-    def to_any(self, of_node: str, options: ChannelOptions) -> grpc.aio.Channel:
-        """The channel to whichever node listens at `of_node` for clients, to its port for nodes.
-        It stays open for the next who asks: a handshake of TLS costs more than a call."""
+    def kept_to(self, node: NodeId, of_node: str, options: ChannelOptions) -> grpc.aio.Channel:
+        """The channel to a node that listens at `of_node` for clients, as `to_node` opens it. It
+        stays open for the next call: a handshake of TLS costs more than that."""
         address, pem = self.address(of_node), self._pem()
-        kept = self._kept.get(address)
-        if kept is None or kept.pem is not pem:
-            self.let_go(of_node)
-            kept = self._kept[address] = _Kept(open_aio_channel(address, pem, options), pem)
+        kept = self._kept.get(node)
+        if kept is None or kept.pem is not pem or kept.address != address:
+            self.let_go(node)
+            channel = self.to_node(node, address, options)
+            kept = self._kept[node] = _Kept(channel, pem, address)
         return kept.channel
 
-    def let_go(self, of_node: str) -> None:
-        """Keep the channel of `to_any` no longer: nobody answers there, and a node that is gone for
-        good is not to be dialled for ever."""
-        kept = self._kept.pop(self.address(of_node), None)
+    def let_go(self, node: NodeId) -> None:
+        """Keep the channel of `kept_to` no longer: the node does not answer, and one that is gone
+        is not to be dialled permanently."""
+        kept = self._kept.pop(node, None)
         if kept is not None:
             closing = asyncio.ensure_future(kept.channel.close(_CALLS_END_S))
             self._closing.add(closing)

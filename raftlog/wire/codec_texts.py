@@ -22,6 +22,8 @@ from raftlog.machines.limits import (
     FORMER_FIELDS_MAX,
     KEY_CHARACTERS_MAX,
     NAME_CHARACTERS_MAX,
+    PARENTS_MAX,
+    REPLICAS_MAX,
     STORE_CHARACTERS_MAX,
     TEXT_CHARACTERS_MAX,
     ControllerLimits,
@@ -30,6 +32,7 @@ from raftlog.machines.limits import (
 from raftlog.machines.settings import SETTINGS
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.framing import Unreadable
+from raftlog.wire.kv_calls import KEYS_PER_PAGE_MAX
 from raftlog.wire.mapping import LIST_VALUES_MAX
 from raftlog.wire.traced import CARRIED_MAX
 
@@ -80,6 +83,13 @@ _LISTS = {
     "CommitEpochCall.attempts": 2 * TopicLimits().attempts_per_epoch_max,
     "CreateTopicCall.settings": 2 * len(SETTINGS),
     "AlterTopicCall.settings": 2 * len(SETTINGS),
+    "KeysReply.keys": 2 * KEYS_PER_PAGE_MAX,
+    "ReadCall.field_ids": 2 * _FIELDS_MAX,
+    "WatchGroups.groups": 2 * ControllerLimits().topics_max,
+    "ScrubCall.groups": 2 * ControllerLimits().topics_max,
+    "AddNode.parents": 2 * PARENTS_MAX,
+    "SetParents.parents": 2 * PARENTS_MAX,
+    "PlaceGroupCall.voters": 2 * REPLICAS_MAX,
 }
 """Values of a list at most, by the kind of message and the field's name: twice what a machine
 takes, whose error tells a user more."""
@@ -109,9 +119,9 @@ class _TextCheck:
             if field.type == field.TYPE_STRING:
                 texts = self._lists if field.is_repeated else self._texts
                 texts.append((field.name, text_limit(kind.name, field.name)))
-            elif field.message_type is not None and _is_checked(field):
+            elif _is_checked(field):
                 of = None
-                if has_texts(field.message_type):
+                if field.message_type is not None and has_texts(field.message_type):
                     of = known.get(field.message_type.full_name)
                     of = of or _TextCheck(field.message_type, known)
                 if field.is_repeated:
@@ -178,9 +188,9 @@ def has_texts(kind: Descriptor, above: tuple[Descriptor, ...] = ()) -> bool:
 
 def _is_checked(field: FieldDescriptor, above: tuple[Descriptor, ...] = ()) -> bool:
     """Is it a list with a limit of its own, or of messages that are checked?"""
-    if field.message_type is None:
-        return False
-    return _own_name(field) in _LISTS or has_texts(field.message_type, above)
+    if _own_name(field) in _LISTS:
+        return True
+    return field.message_type is not None and has_texts(field.message_type, above)
 
 
 def _list_limit(field: FieldDescriptor) -> int:

@@ -31,7 +31,7 @@ from raftlog.core.types import (
     Term,
 )
 from raftlog.errors import CorruptFile, ReplicaQuarantined
-from raftlog.machines.commands import Command, CreateTopic, DeleteTopic, TopicInfo
+from raftlog.machines.commands import AddNode, Command, CreateTopic, DeleteTopic, TopicInfo
 from raftlog.machines.group_info import CONTROLLER
 from raftlog.machines.schema import Field, Schema
 from raftlog.multiraft.effects import (
@@ -192,6 +192,27 @@ def test_a_quarantined_replica_neither_votes_nor_acknowledges_nor_says_that_it_i
         driver.run()
     assert not any(isinstance(message, GroupDeleted) for message in driver.sent)
     assert {message.group for message in driver.sent} == {GroupId(2)}
+
+
+def test_only_a_node_that_may_lead_its_group_lets_a_quarantined_replica_be_filled_again() -> None:
+    """Its damaged files are put aside then: without another copy a person could mend them."""
+    disk = disk_of_two_topics()
+    flip(disk, SEGMENT, SEGMENT_ID)
+    multiraft, driver = follower(disk)
+    observer, stranger = NodeId(8), NodeId(9)
+    added = [AddNode(node=node, address=f"h{node}:1", observer=node == observer)
+             for node in (observer, stranger)]  # fmt: skip
+    apply_in_controller(multiraft, driver, [CREATE, *added], first=1)
+    for sender in (observer, stranger):
+        claim = replace(heartbeat(2, commit_index=LogIndex(0)), group=GroupId(1), sender=sender)
+        multiraft.receive(sender, [claim])
+        driver.run()
+    assert multiraft.replicas.quarantined.keys() == {1}
+    assert multiraft.refusals.counts == {observer: 1}
+    claim = replace(heartbeat(2, commit_index=LogIndex(0)), group=GroupId(1))
+    multiraft.receive(NodeId(2), [claim])
+    driver.run()
+    assert not multiraft.replicas.quarantined
 
 
 def test_a_quarantined_topic_that_is_deleted_is_removed() -> None:

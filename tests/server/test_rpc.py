@@ -74,7 +74,7 @@ def gate(limits: ServerSettings | None = None) -> CallGate:
     meters = Meters(AuthSettings(), Counts().quotas, requests_max=1)
     traces = Traces(TracingSettings(), NodeId(1), lambda _: None)
     limits = limits or ServerSettings()
-    return CallGate(limits, "c", Counts(), allowed, meters, FairScans(), traces)
+    return CallGate(limits, "c", Counts(), allowed, meters, FairScans(1_000), traces)
 
 
 class Aborted(Exception):

@@ -77,9 +77,8 @@ def _set_end(message: Any, path: Path, end: str | int) -> None:
         message.SetInParent()
         _set_required(message)
     if isinstance(end, int):
-        kind = path[-1].message_type
-        assert kind is not None
-        message.MergeFromString(end * bytes([path[-1].number << 3 | 2, 0]))
+        wire_type = 0 if path[-1].message_type is None else 2
+        message.MergeFromString(end * bytes([path[-1].number << 3 | wire_type, 0]))
     elif path[-1].is_repeated:
         getattr(message, path[-1].name).append(end)
     else:
@@ -168,14 +167,15 @@ def test_the_span_of_a_traced_entry_is_cut_so_that_replication_goes_on() -> None
 
 
 def lists_of(kind: Descriptor, above: tuple[Descriptor, ...] = ()) -> Iterator[Path]:
-    """The ways to all lists of messages in a message, each kind of message once on a way."""
+    """The ways to all lists in a message, each kind of message once on a way."""
     for field in kind.fields:
-        if field.message_type is None or field.message_type in (*above, kind):
+        if field.message_type in (*above, kind):
             continue
         if field.is_repeated:
             yield (field,)
-        for path in lists_of(field.message_type, (*above, kind)):
-            yield (field, *path)
+        if field.message_type is not None:
+            for path in lists_of(field.message_type, (*above, kind)):
+                yield (field, *path)
 
 
 LISTS = [
