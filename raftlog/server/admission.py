@@ -54,8 +54,8 @@ _TOKEN_CHARACTERS_MAX = 8192
 _HEADERS_MAX = 100
 _HEADER_BYTES_MAX = 32 * 1024
 """A call's headers, with their names. grpc keeps them in memory while a call is open, and a
-stranger can name each one again by a byte (RFC 7541, section 6.1). No settings: a client sends ten,
-and grpc itself takes 16 KiB as they are sent."""
+stranger can name each one again by a byte (RFC 7541, section 6.1). No settings: a client sends ten
+short ones."""
 _UNFORESEEN = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """What judging a token may raise that no check foresaw, such as too deep nesting."""
 

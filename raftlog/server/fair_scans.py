@@ -12,6 +12,7 @@ import asyncio
 from collections import Counter
 from weakref import WeakValueDictionary
 
+from raftlog.errors import Overloaded
 from raftlog.machines.commands import TopicInfo
 from raftlog.multiraft.local_replica import StoredBatch
 from raftlog.server.calling import principal
@@ -55,14 +56,22 @@ class FairScans:
 
     async def begin(self) -> None:
         """Wait until the caller may do another piece, in the order in which its pieces came; at
-        once if it did little in this period."""
+        once if it did little in this period. Raises `Overloaded` if too many wait."""
         who = principal()
         queue = self._pieces.setdefault(who, asyncio.Lock())
         if not queue.locked() and not self._has_spent(who):
             return
-        async with queue:
-            while self._has_spent(who):
-                await self._period_over.wait()
+        if self._waiting[who] >= self._waiting_max:
+            raise Overloaded(queue="server.requests_max", limit=self._waiting_max)
+        self._waiting[who] += 1
+        try:
+            async with queue:
+                while self._has_spent(who):
+                    await self._period_over.wait()
+        finally:
+            self._waiting[who] -= 1
+            if not self._waiting[who]:
+                del self._waiting[who]
 
     def spend(self, work: int) -> None:
         """Note the work of a piece."""

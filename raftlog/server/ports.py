@@ -8,6 +8,7 @@ not touch the streams between nodes.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -31,22 +32,27 @@ from raftlog.transport.callers import host_of
 from raftlog.transport.inbound import Context, PeerStreams, peer_of
 from raftlog.transport.link import KEEPALIVE_OPTIONS
 
-HEALTH_CALLS_MAX = 1_000
-HEALTH_CALLS_OF_HOST_MAX = 100
+HEALTH_CALLS_MAX = 256
+HEALTH_CALLS_OF_HOST_MAX = 32
 """This many health calls may be open at a time, of all hosts and of one. They need no identity and
-cost 22 KB each, with many headers 100 KB (`raftlog.server.admission`), and what is sent to them: a
-window of 64 KiB. A client that never takes its answer (HTTP/2, a window of 0) keeps its call open
-as long as its connection: grpc offers a server no way to end it. No settings: a balancer needs
-one."""
+cost 22 KB each, with headers 100 KB (`raftlog.server.admission`), and what is sent to them: a
+window of 64 KiB, and trailers, of which grpc keeps some MB. A client that never takes its answer
+(HTTP/2, a window of 0) keeps its call open as long as its connection: grpc offers a server no way
+to end it. No settings: a balancer needs one."""
 
 CALLS_OF_CONNECTION_MAX = 256
 """Open calls of one connection. grpc's clients wait with further ones. No setting: a client
 has a connection for each process and node, and reads 32 topics at once."""
 
-_QUEUED_MAX = 1_024
-"""Calls that wait in grpc until the node's loop takes them, with their headers: these can cost 1 MB
-each, which a stranger sends as 16 KiB of references (RFC 7541, section 6.1). grpc bounds their
-sizes only by frame. Clients call again. No setting: half a second's calls."""
+_QUEUED_MAX = 256
+_QUEUED_S = 5
+"""Calls that wait in grpc until the node's loop takes them, and for how long. grpc decodes their
+headers before anything here sees them. A stranger sends a header again by a byte (RFC 7541, section
+6.1), so 100 KB of them can cost 8 MB, also when their connection has ended. Clients call again. No
+settings: they belong to what grpc does."""
+
+# grpc logs each header that is not UTF-8, on the loop and with a traceback, to no handler.
+logging.getLogger("grpc._cython.cygrpc").disabled = True
 
 log = structlog.get_logger(__name__)
 
@@ -201,6 +207,7 @@ def _server_options(settings: Settings) -> list[tuple[str, int]]:
         ("grpc.max_concurrent_streams", CALLS_OF_CONNECTION_MAX),
         ("grpc.server.max_pending_requests", _QUEUED_MAX // 2),  # from here on some are rejected
         ("grpc.server.max_pending_requests_hard_limit", _QUEUED_MAX),
+        ("grpc.server_max_unrequested_time_in_server", _QUEUED_S),
         # Two nodes on one port would each answer half of the calls.
         ("grpc.so_reuseport", 0),
         # Who connects and says nothing, or half of it, holds a socket no longer than this. No

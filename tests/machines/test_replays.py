@@ -6,10 +6,14 @@ inside foreachBatch has the streaming batch around it.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from raftlog.machines.commands import EpochKey
 from raftlog.machines.outcomes import Refused, TopicOutcome
+from raftlog.machines.writer_row import references_digest
 from tests.machines.scenes import (
     Scene,
     batch,
@@ -261,3 +265,17 @@ def test_a_senseless_fence_is_refused(of: EpochKey, problem: str) -> None:
 def test_a_plan_has_a_bounded_length() -> None:
     assert code(Scene().commit_epoch(key(0), plan="p" * 1025)) == "MalformedRequest"
     assert Scene().commit_epoch(key(0), plan="p" * 1024) == committed(0, 0)
+
+
+def test_references_are_compared_as_texts_whose_hash_no_caller_can_choose() -> None:
+    """Numbers can be chosen so that thousands of references collide in a set of Python's."""
+    references = [reference("x", [batch(1, 5)]), reference("y", [batch(1, 6)])]
+    names = ("attempt", "entry_count", "record_count", "chained_crc")
+    unhashable: list[Any] = [
+        SimpleNamespace(**{name: getattr(each, name) for name in names}) for each in references
+    ]
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(unhashable[0])
+    assert references_digest(unhashable * 2) == references_digest(references)
+    assert references_digest(references[::-1]) == references_digest(references)
+    assert references_digest(references[:1]) != references_digest(references)
