@@ -111,6 +111,11 @@ class Placements(Mapping[GroupId, Placement]):
         """The groups whose last change is not reported yet."""
         return (group for group, each in self._placements.items() if not each.is_reached)
 
+    def is_under_way(self, group: GroupId, generation: int) -> bool:
+        """Is this the group's last change, and not reported yet?"""
+        placed = self._placements.get(group)
+        return placed is not None and not placed.is_reached and placed.generation == generation
+
     def digest_into(self, digest: StateDigest) -> None:
         digest.number(len(self._placements))
         for group, each in sorted(self._placements.items()):

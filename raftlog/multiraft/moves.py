@@ -176,10 +176,10 @@ class PlacementReports:
     ) -> bool:
         """Note the report of one of the group's voters, new or former. Is the change under way,
         and has a majority of both reported it? `heard` are the nodes that are not silent."""
-        placement = controller.placements.get(report.group)
-        if placement is None or placement.is_reached or report.generation != placement.generation:
+        if not controller.placements.is_under_way(report.group, report.generation):
             self._reporters.pop(report.group, None)
             return False
+        placement = controller.placements[report.group]
         generation, reporters = self._reporters.get(report.group, (0, set()))
         if generation != placement.generation:
             reporters = set()

@@ -9,10 +9,8 @@ the events of a few hundred calls take seconds. So scans leave a part of the tim
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from weakref import WeakValueDictionary
 
-from raftlog.errors import Overloaded
 from raftlog.machines.commands import TopicInfo
 from raftlog.multiraft.local_replica import StoredBatch
 from raftlog.server.calling import principal
@@ -38,10 +36,7 @@ class FairScans:
     """What the callers of one node spend; those without an identity are one. A scan awaits `begin`
     before each piece of its work, awaits nothing within it, and notes with `spend` what it took."""
 
-    def __init__(self, waiting_max: int) -> None:
-        """`waiting_max`: pieces of one caller that may wait at a time, as many as its calls."""
-        self._waiting_max = waiting_max
-        self._waiting: Counter[str] = Counter()
+    def __init__(self) -> None:
         self._spent: dict[str, int] = {}
         """By caller, in this period, with what it did too much before. A period begins with the
         first work after the last one."""
@@ -56,22 +51,14 @@ class FairScans:
 
     async def begin(self) -> None:
         """Wait until the caller may do another piece, in the order in which its pieces came; at
-        once if it did little in this period. Raises `Overloaded` if too many wait."""
+        once if it did little in this period."""
         who = principal()
         queue = self._pieces.setdefault(who, asyncio.Lock())
         if not queue.locked() and not self._has_spent(who):
             return
-        if self._waiting[who] >= self._waiting_max:
-            raise Overloaded(queue="server.requests_max", limit=self._waiting_max)
-        self._waiting[who] += 1
-        try:
-            async with queue:
-                while self._has_spent(who):
-                    await self._period_over.wait()
-        finally:
-            self._waiting[who] -= 1
-            if not self._waiting[who]:
-                del self._waiting[who]
+        async with queue:
+            while self._has_spent(who):
+                await self._period_over.wait()
 
     def spend(self, work: int) -> None:
         """Note the work of a piece."""

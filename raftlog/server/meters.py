@@ -24,7 +24,13 @@ from raftlog.auth.principals import Caller
 from raftlog.auth.quotas import RATES, Allowance, Limit, Quota, Quotas
 from raftlog.config_auth import AuthSettings
 from raftlog.core.types import GroupId
-from raftlog.errors import QuotaExceeded, RaftlogError, StoredValueInvalid, WriterBytesExceeded
+from raftlog.errors import (
+    Overloaded,
+    QuotaExceeded,
+    RaftlogError,
+    StoredValueInvalid,
+    WriterBytesExceeded,
+)
 from raftlog.machines.kv_commands import KeyValue
 from raftlog.metrics.quota_counts import QuotaCounts
 from raftlog.transport.callers import LogLimit
@@ -33,9 +39,9 @@ _METERS_MAX = 10_000
 """So many identities are remembered, the latest ones. No setting: it bounds memory, at 1 KiB or so
 each; who is forgotten begins anew, and owes a second's use or so."""
 
-_WAITING_SHARE = 4
-"""One caller's waiting calls take at most this part of `server.requests_max`, so that they leave
-room for others'."""
+_CALLS_SHARE = 4
+"""The calls of one caller take at most this part of `server.requests_max`, so that they leave room
+for others': also those that wait, for the rate or for the caller's share of the loop."""
 
 log = structlog.get_logger(__name__)
 
@@ -46,8 +52,8 @@ class Meters:
     def __init__(self, settings: AuthSettings, counts: QuotaCounts, *, requests_max: int) -> None:
         self.counts = counts
         self.wait_max_s = settings.quota_wait_max_s
-        self.waiting_max = max(1, requests_max // _WAITING_SHARE)
-        """So many calls of one caller may wait."""
+        self.calls_max = max(1, requests_max // _CALLS_SHARE)
+        """So many calls of one caller may be answered at a time."""
         self.on_change: Callable[[], None] = lambda: None
         """Called after the quotas have changed."""
         self._settings = settings
@@ -96,10 +102,20 @@ class Meter:
         self._meters = meters
         self._principal = principal
         self._allowances = {limit: Allowance() for limit in RATES}
-        self._waiting = 0
+        self._calls = 0
         self._streams = 0
         self._writers: set[tuple[GroupId, str]] = set()
         """Those that have staged something, by group and name."""
+
+    def enter(self) -> None:
+        """Count a call; `leave` must follow. Raises `Overloaded`."""
+        if self._calls >= self._meters.calls_max:
+            raise Overloaded(queue="server.requests_max", limit=self._meters.calls_max)
+        self._calls += 1
+
+    def leave(self) -> None:
+        """A call that was counted has ended."""
+        self._calls -= 1
 
     async def admit(self, byte_count: int, within_s: float) -> None:
         """Let a call of so many bytes begin, once what came before is made up for: within so long,
@@ -109,9 +125,7 @@ class Meter:
             (self._allowances[each].wait_s(now_s) if each in self.limits else 0.0, each)
             for each in RATES
         )
-        if wait_s > min(self._meters.wait_max_s, within_s) or (
-            wait_s and self._waiting >= self._meters.waiting_max
-        ):
+        if wait_s > min(self._meters.wait_max_s, within_s):
             raise self._exceeded(limit, wait_s)
         self._use(Limit.REQUESTS, 1, now_s)
         self._use(Limit.IN_BYTES, byte_count, now_s)
@@ -185,11 +199,7 @@ class Meter:
         meters = self._meters
         meters.counts.held_back(self._principal, limit, wait_s)
         meters.tell(self._principal, limit, refused=False)
-        self._waiting += 1
-        try:
-            await asyncio.sleep(wait_s)
-        finally:
-            self._waiting -= 1
+        await asyncio.sleep(wait_s)
 
     def _exceeded(self, limit: Limit, wait_s: float) -> QuotaExceeded:
         self._meters.counts.refused(self._principal, limit)

@@ -538,12 +538,15 @@ class Node:
 
     async def report_placement(self, report: ReportPlacement) -> PlacementReported:
         """Put a caller's report into the controller's log: that of a node once enough of the
-        group's voters, new and former, have made it. Raises `Forbidden` for the report of another
-        node, and what `propose` raises."""
+        group's voters, new and former, have made it. One of a change that has ended comes late, and
+        does nothing. Raises `Forbidden` for the report of another node, and what `propose` raises.
+        """
         who, replicas = caller(), self.multiraft.replicas
         if who is None or not who.is_node:
             return await self._put_report(report)
         self.check_leads(replicas.of_controller)
+        if not replicas.controller.placements.is_under_way(report.group, report.generation):
+            return PlacementReported(done=False)
         reporters = replicas.placed_nodes(report.group)
         reporter = next((each for each in reporters if node_caller(each) == who), None)
         if reporter is None:

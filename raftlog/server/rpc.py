@@ -198,8 +198,8 @@ class _Call:
     """A class, not a generator of `asynccontextmanager`: every call passes here."""
 
     __slots__ = (
-        "_context", "_ends", "_gate", "_handing_over", "_is_known", "_meter", "_name", "_refusal",
-        "_request", "_seconds", "_timeout", "_who", "streams", "watches",
+        "_context", "_ends", "_entered", "_gate", "_handing_over", "_is_known", "_meter", "_name",
+        "_refusal", "_request", "_seconds", "_timeout", "_who", "streams", "watches",
     )  # fmt: skip
 
     def __init__(
@@ -212,6 +212,8 @@ class _Call:
         self._timeout = asyncio.timeout(seconds)
         self._who = caller()
         self._is_known = proof_of_caller()
+        self._entered: Meter | None = None
+        """What counts the call."""
         self._meter: Meter | None = None
         self._request: object = None
         self._refusal: RaftlogError | None = None
@@ -231,10 +233,13 @@ class _Call:
         return self
 
     async def admit(self, byte_count: int) -> None:
-        """Hold the caller to its quota: the call has so many bytes. Raises `QuotaExceeded`."""
+        """Hold the caller to its quota: the call has so many bytes. Raises `QuotaExceeded`,
+        `Overloaded`."""
         meter = self._gate.meters.of(self._who)
         if meter is None:
             return
+        meter.enter()
+        self._entered = meter
         await meter.admit(byte_count, self._seconds)
         if self.streams:
             meter.open_stream()
@@ -318,6 +323,8 @@ class _Call:
         self._gate.leave(self)
         if self.streams and self._meter is not None:
             self._meter.close_stream()
+        if self._entered is not None:
+            self._entered.leave()
         try:
             await self._timeout.__aexit__(kind, error, trace)
         except TimeoutError:

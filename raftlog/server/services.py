@@ -126,7 +126,7 @@ class Services:
         self._multiraft = node.multiraft
         self._limits = node.settings.server
         self.allowed = Allowed(rights, node.multiraft.replicas, node.not_here)
-        self.scans = FairScans(meters.waiting_max)
+        self.scans = FairScans()
         self.groups = GroupServices(node, self.scans)
         self.placing = PlacingServices(node, self.scans)
         self.kv = KvServices(node, self.placing, self.allowed, self.scans)

@@ -6,11 +6,9 @@ import asyncio
 from collections import Counter
 
 from raftlog.auth.principals import Caller
-from raftlog.errors import Overloaded
 from raftlog.server.calling import calling
 from raftlog.server.fair_scans import PERIOD_WORK_MAX, FairScans
 
-WAITING_MAX = 100
 SMALL = PERIOD_WORK_MAX // 10
 PIECES = 5
 SCANS = 20
@@ -20,7 +18,7 @@ class Scene:
     """Scans, and how much each caller did in each loop iteration."""
 
     def __init__(self) -> None:
-        self.scans = FairScans(WAITING_MAX)
+        self.scans = FairScans()
         self.iteration = 0
         self.done: Counter[tuple[str, int]] = Counter()
         """Work by caller and loop iteration."""
@@ -70,7 +68,7 @@ def test_what_a_piece_takes_above_its_share_counts_in_the_next_periods():
             super()._end_period()
 
     async def run() -> int:
-        scans = Counting(WAITING_MAX)
+        scans = Counting()
         await scans.begin()
         scans.spend(4 * PERIOD_WORK_MAX)
         await scans.begin()
@@ -90,7 +88,7 @@ def test_the_loop_waits_for_events_between_large_pieces():
     """Else grpc's threads would not get Python's lock."""
 
     async def run() -> None:
-        scans = FairScans(WAITING_MAX)
+        scans = FairScans()
         await scans.begin()
         scans.spend(PERIOD_WORK_MAX)
         piece = asyncio.create_task(scans.begin())
@@ -102,27 +100,3 @@ def test_the_loop_waits_for_events_between_large_pieces():
         await piece
 
     asyncio.run(run())
-
-
-def test_so_many_pieces_of_one_caller_wait_and_no_more():
-    """Their calls would take all the places that a node has for calls."""
-
-    async def run() -> list[BaseException | None]:
-        scans = FairScans(WAITING_MAX)
-        await scans.begin()
-        scans.spend(100_000 * PERIOD_WORK_MAX)
-        pieces = [asyncio.create_task(scans.begin()) for _ in range(WAITING_MAX + 50)]
-        await asyncio.sleep(0)
-        with calling(Caller(principal="token:ada")):
-            await scans.begin()
-        ended = [each.exception() for each in pieces if each.done()]
-        for each in pieces:
-            each.cancel()
-        await asyncio.gather(*pieces, return_exceptions=True)
-        again = asyncio.create_task(scans.begin())
-        await asyncio.sleep(0)
-        assert not again.done(), "there is room again, and it waits"
-        again.cancel()
-        return ended
-
-    assert [type(each) for each in asyncio.run(run())] == 50 * [Overloaded]

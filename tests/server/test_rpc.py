@@ -19,6 +19,7 @@ from raftlog.config_tracing import TracingSettings
 from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import NodeStopping, NotLeader, Overloaded
 from raftlog.machines.commands import AttemptReference, EpochKey
+from raftlog.machines.kv_commands import KeyValue
 from raftlog.metrics.counts import Counts
 from raftlog.server.allowed import Allowed
 from raftlog.server.calling import calling
@@ -32,14 +33,18 @@ from raftlog.wire.calls import (
     APPEND,
     COMMIT_EPOCH,
     SERVICE,
+    WATCH_GROUPS,
     WATCH_KEYS,
     AppendCall,
     CommitEpochCall,
+    NodeView,
+    WatchGroups,
 )
 from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error, encode_request
 from raftlog.wire.kv_calls import KeyChanges, WatchKeys
 from tests.multiraft.leading import LeadingNode
 from tests.server.test_allowed import not_here
+from tests.server.test_meters import key_value
 
 BODY_BYTES = 100_000
 REQUEST = encode_request(
@@ -68,13 +73,14 @@ def garbage() -> Iterator[list[object]]:
     gc.enable()
 
 
-def gate(limits: ServerSettings | None = None) -> CallGate:
+def gate(limits: ServerSettings | None = None, quota: KeyValue | None = None) -> CallGate:
     rights = Rights(AuthSettings(), asked=False)
     allowed = Allowed(rights, LeadingNode(topics=0).multiraft.replicas, not_here)
-    meters = Meters(AuthSettings(), Counts().quotas, requests_max=1)
-    traces = Traces(TracingSettings(), NodeId(1), lambda _: None)
     limits = limits or ServerSettings()
-    return CallGate(limits, "c", Counts(), allowed, meters, FairScans(1_000), traces)
+    meters = Meters(AuthSettings(), Counts().quotas, requests_max=limits.requests_max)
+    meters.take([] if quota is None else [quota])
+    traces = Traces(TracingSettings(), NodeId(1), lambda _: None)
+    return CallGate(limits, "c", Counts(), allowed, meters, FairScans(), traces)
 
 
 class Aborted(Exception):
@@ -201,3 +207,35 @@ def test_requests_that_wait_to_be_read_have_a_bound_for_each_caller() -> None:
         return len(ended) - len(problems)
 
     assert asyncio.run(run()) == 1 + 16 // _CALLERS_MIN
+
+
+def test_calls_of_a_caller_with_a_quota_take_a_part_of_the_places() -> None:
+    """Whatever they wait for: here for what the service does."""
+    request = encode_request(WATCH_GROUPS, WatchGroups(groups=()))
+    view = NodeView(node=NodeId(1), groups=(), quarantined=(), set_aside=())
+
+    async def run() -> None:
+        may_answer = asyncio.Event()
+
+        async def serve(_: WatchGroups, __: bytes) -> NodeView:
+            await may_answer.wait()
+            return view
+
+        answer = _unary(WATCH_GROUPS, serve, gate(quota=key_value("token:ada", streams=1)))
+
+        def call(who: str) -> asyncio.Task[bytes]:
+            with calling(Caller(principal=who)):
+                return asyncio.ensure_future(answer(request, Context()))
+
+        places = ServerSettings().requests_max // 4
+        calls = [call("token:ada") for _ in range(places)]
+        await asyncio.sleep(0)
+        with pytest.raises(Aborted) as refused:
+            await call("token:ada")
+        assert isinstance(refused.value.args[0], Overloaded)
+        other = call("token:eve")
+        may_answer.set()
+        await asyncio.gather(*calls, other)
+        await call("token:ada")
+
+    asyncio.run(run())
