@@ -124,18 +124,24 @@ def test_a_placement_is_reported_by_who_holds_the_group(
     """Nodes that held it before delete their replicas when it is."""
     topic = operator.create_topic("on-one-node", DDL, replicas=1)
     [holds] = topic.voters
-    other = next(node for node in range(1, NODES + 1) if node != holds)
+    other, down = (node for node in range(1, NODES + 1) if node != holds)
     report = encode_request(REPORT_PLACEMENT, ReportPlacement(group=topic.group, generation=1), b"")
 
-    def is_rejected() -> bool:
+    def answered(*kinds: type) -> bool:
+        """Whether the controller's leader answers the other node so."""
         found = [
             asked(cluster, f"node-{other}", node, ReportPlacement=report)["ReportPlacement"]
-            for node in range(1, NODES + 1)
+            for node in (holds, other)
         ]
-        assert all(isinstance(each, NotLeader | Forbidden | MemberUnknown) for each in found), found
-        return any(isinstance(each, Forbidden) for each in found)
+        return any(isinstance(each, kinds) for each in found)
 
-    wait_for(is_rejected, "the leader to reject it", PATIENCE_S)
+    operator.members.transfer(CONTROLLER_GROUP, holds, timeout_s=PATIENCE_S)
+    wait_for(lambda: answered(bytes), "an answer to what is not under way", PATIENCE_S)
+    cluster.kill(down)
+    move(operator, topic.group, holds, down)
+    wait_for(lambda: answered(Forbidden), "the leader to reject it", PATIENCE_S)
+    assert not is_moved(operator, topic.group)
+    cluster.serve(down)
 
 
 def test_one_node_cannot_report_a_change_that_its_group_has_not_made(
