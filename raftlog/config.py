@@ -168,7 +168,8 @@ class ServerSettings(Section):
     connections_max: int = setting(
         16_384,
         "Connections at each port of a node; further ones are closed at once. A process of a "
-        "client has one.",
+        "client has one. At most a quarter of the open files that the process may have (ulimit -n, "
+        "LimitNOFILE).",
         ge=16,
     )
     request_bytes_max: int = setting(

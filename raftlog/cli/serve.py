@@ -108,11 +108,17 @@ def joined_cluster(folder: Path, node: int, session: Session) -> ClusterFolder:
     with session.connect() as client:
         cluster_id = client.cluster_id()
         reply = client.members.placements()
-    found = {int(each.node): each.address for each in reply.nodes}
+    places = {int(each.node): each for each in reply.nodes}
     if node in reply.removed:
         raise NodeRemoved(node=node)
-    if node not in found:
-        raise NodeUnknown(node=node, known=", ".join(map(str, found)))
+    if node not in places:
+        raise NodeUnknown(node=node, known=", ".join(map(str, places)))
+    # Before it has the controller's log, a node cannot know which of them are observers, and would
+    # follow one that claims to lead. An observer needs those that it pulls from.
+    near = (node, *places[node].parents)
+    found = {
+        each: place.address for each, place in places.items() if not place.observer or each in near
+    }
     if known is not None and known.cluster_id != cluster_id:
         raise DataFolderForeign(
             folder=str(folder), found=f"cluster {known.cluster_id}", wanted=f"cluster {cluster_id}"

@@ -299,6 +299,7 @@ def _judge_room(row: WriterRow | None, command: Stage, context: RuleContext) -> 
     for have, more, limit, unit in (
         (row.staged_entries, 1, limits.staged_entries_per_writer_max, "staged entries"),
         (row.open_attempts, opens, limits.attempts_per_writer_max, "open attempts"),
+        (len(row.open_epochs), opened is None, limits.epochs_per_writer_max, "open epochs"),
     ):
         if have + more > limit:
             return refused("TooMany", what=f"Writer {key.writer!r}", limit=limit, unit=unit)

@@ -106,6 +106,9 @@ class TopicLimits:
     """Staged entries of a writer's open epochs: 32 bytes of memory each."""
     attempts_per_writer_max: int = 100_000
     """Attempts of a writer's open epochs: half a kilobyte of memory each."""
+    epochs_per_writer_max: int = 1_000
+    """Open epochs of a writer: it has one or two. They are found by their numbers, which a caller
+    can choose so that thousands of them collide in Python's hash tables."""
     writers_max: int = 10_000
     """Rows of streams and named writers, which are never removed automatically. One principal may
     own half of them."""
@@ -126,6 +129,7 @@ class TopicLimits:
     def __post_init__(self) -> None:
         assert self.staged_entries_per_writer_max > 0
         assert self.attempts_per_writer_max > 0
+        assert self.epochs_per_writer_max > 0
         assert self.writers_max > 0
         assert self.transient_writers_max > 0
         assert self.writer_bytes_max > 0

@@ -28,7 +28,12 @@ from raftlog.machines.evolution import problem_of_schema
 from raftlog.machines.group_info import CreatedInfo, KvInfo
 from raftlog.machines.kv import Result
 from raftlog.machines.kv_commands import SESSION_CHARACTERS
-from raftlog.machines.limits import INTEGER_MAX, KEY_CHARACTERS_MAX, VALUE_BYTES_MAX
+from raftlog.machines.limits import (
+    INTEGER_MAX,
+    KEY_CHARACTERS_MAX,
+    VALUE_BYTES_MAX,
+    TopicLimits,
+)
 from raftlog.machines.rules import RULES_FIRST
 from raftlog.machines.settings import TopicSetting
 from raftlog.machines.state import (
@@ -329,6 +334,8 @@ def _problem_of_row(row: WriterRowState, topic: TopicState) -> str | None:
         return f"an epoch that ends at {row.last_end}, or beyond the topic"
     if max(row.last_index, *(each.renewed_at for each in row.open_epochs), 0) > topic.last_index:
         return f"a writer that was active after entry {topic.last_index}"
+    if len(row.open_epochs) > TopicLimits().epochs_per_writer_max:
+        return "a writer has too many open epochs"
     return _problem_of_keys("open epochs", (each.epoch for each in row.open_epochs)) or next(
         filter(None, _problems_of_attempts(row)), None
     )

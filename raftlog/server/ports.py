@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -19,7 +20,7 @@ import grpc.aio
 import structlog
 from grpc_health.v1 import health_pb2
 
-from raftlog.config import Settings
+from raftlog.config import ServerSettings, Settings
 from raftlog.config_auth import refuse_bare_auth
 from raftlog.config_hosts import PORT_MAX, is_loopback
 from raftlog.errors import InvalidOption
@@ -53,6 +54,9 @@ settings: they belong to what grpc does."""
 
 # grpc logs each header that is not UTF-8, on the loop and with a traceback, to no handler.
 logging.getLogger("grpc._cython.cygrpc").disabled = True
+
+_PORTS = 2
+"""With TLS, nodes have a port of their own."""
 
 log = structlog.get_logger(__name__)
 
@@ -199,11 +203,20 @@ def _new_server(
     return server
 
 
+def connections_max(settings: ServerSettings) -> int:
+    """Connections at one port. All ports together leave half of the process's open files to the
+    log, whose files it could not open otherwise."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most == resource.RLIM_INFINITY:
+        return settings.connections_max
+    return min(settings.connections_max, most // (2 * _PORTS))
+
+
 def _server_options(settings: Settings) -> list[tuple[str, int]]:
     return [
         ("grpc.max_receive_message_length", settings.message_bytes_max()),
         ("grpc.max_send_message_length", -1),
-        ("grpc.max_allowed_incoming_connections", settings.server.connections_max),
+        ("grpc.max_allowed_incoming_connections", connections_max(settings.server)),
         ("grpc.max_concurrent_streams", CALLS_OF_CONNECTION_MAX),
         ("grpc.server.max_pending_requests", _QUEUED_MAX // 2),  # from here on some are rejected
         ("grpc.server.max_pending_requests_hard_limit", _QUEUED_MAX),

@@ -54,6 +54,23 @@ def test_a_node_that_joins_records_who_founded_the_cluster(
     assert again.founders == FOUNDERS, "in a folder of two nodes neither founds anything"
 
 
+def test_a_node_that_joins_knows_of_no_observer_but_those_that_it_pulls_from(
+    tmp_path: Path,
+) -> None:
+    """Without the controller's log it would follow any of them as a leader."""
+    with scene(6) as cluster, cluster.members() as members:
+        four, five, six, seven = (NodeId(node) for node in (4, 5, 6, 7))
+        members.add(four, cluster.addresses[four], observer=True)
+        cluster.come(four)
+        members.add(five, cluster.addresses[five])
+        members.add(six, cluster.addresses[six], observer=True, parents=(four,))
+        members.add(seven, "127.0.0.1:1", observer=True)
+        voter = joined(cluster, tmp_path / "5", five)
+        assert sorted(voter.addresses) == [1, 2, 3, 5]
+        observer = joined(cluster, tmp_path / "6", six)
+        assert sorted(observer.addresses) == [1, 2, 3, 4, 5, 6]
+
+
 def test_a_node_is_a_founder_only_by_its_own_folder(cluster: MembersScene, tmp_path: Path) -> None:
     """A wiped one has forgotten its votes."""
     assert joined(cluster, tmp_path / "wiped", 1).founders == (2, 3)

@@ -20,7 +20,9 @@ import pytest
 from raftlog import connect
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.cli.cluster_folder import open_folder
+from raftlog.config import ServerSettings
 from raftlog.errors import ExitCode
+from raftlog.server.ports import connections_max
 from tests.cluster.waiting import wait_serving
 
 DDL = "id bigint not null, text string, day date, at timestamp"
@@ -403,6 +405,18 @@ def test_a_node_takes_all_the_open_files_that_it_may_have(tmp_path: Path) -> Non
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     (line,) = [line for line in limits.splitlines() if line.startswith("Max open files")]
     assert int(line.split()[3]) == before[1]
+
+
+def test_connections_leave_half_of_the_open_files_to_the_log() -> None:
+    """A log that cannot open its next file ends the node, and a stranger can connect."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = len(list(Path("/proc/self/fd").iterdir())) + 256
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, before[1]))
+    try:
+        assert connections_max(ServerSettings()) == few // 4, "at each of two ports"
+        assert connections_max(ServerSettings(connections_max=16)) == 16
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_top_shows_rates_until_it_is_ended(shared: ProcessCluster, name: str) -> None:

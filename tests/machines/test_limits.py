@@ -43,6 +43,7 @@ SINCE_RULES_1 = {
     "VALUE_BYTES_MAX": 65_536,
     "TopicLimits.staged_entries_per_writer_max": 1_000_000,
     "TopicLimits.attempts_per_writer_max": 100_000,
+    "TopicLimits.epochs_per_writer_max": 1_000,
     "TopicLimits.writers_max": 10_000,
     "TopicLimits.transient_writers_max": 10_000,
     "TopicLimits.writer_bytes_max": 64 * 1024 * 1024,

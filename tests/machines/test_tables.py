@@ -451,6 +451,18 @@ def test_what_costs_memory_is_bounded_for_each_writer() -> None:
     assert (full.code, dict(full.values)["unit"]) == ("TooMany", "open attempts")
 
 
+def test_a_writer_has_so_many_open_epochs_and_an_end_of_one_makes_room() -> None:
+    """Their numbers are the caller's, and can be chosen to collide in a hash table."""
+    scene = Scene(TopicLimits(epochs_per_writer_max=2))
+    for epoch in (5, 7):
+        scene.stage_all(key(epoch, streaming=False), "a", 1)
+    scene.stage_all(key(7, streaming=False), "b", 1)
+    full = scene.stage(key(6, streaming=False), "a", 0, scene.new_batch())
+    assert (full.code, dict(full.values)["unit"]) == ("TooMany", "open epochs")
+    scene.abort_epoch(key(5, streaming=False))
+    assert code(scene.stage(key(6, streaming=False), "a", 0, scene.new_batch())) == "Staged"
+
+
 def test_dead_bytes_are_those_that_will_never_be_read() -> None:
     scene = Scene()
     won = scene.stage_all(key(0), "won", 1)
