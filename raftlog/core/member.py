@@ -102,7 +102,7 @@ class Member(Part):
         self.role = Role.FOLLOWER
         self.term = hard_state.term
         self.vote = hard_state.vote
-        """Whom this member voted for in its term; NO_NODE: it still may."""
+        """The node that this member voted for in its term; NO_NODE: none yet."""
         if log.last_term > hard_state.term:
             # The entries became durable and the term they came with did not. No vote of that
             # term can have left this member, because votes wait for the hard state.

@@ -26,7 +26,7 @@ class RaftStatus:
     role: Role
     term: Term
     vote: NodeId
-    """Whom it voted for in its term; NO_NODE: it still may."""
+    """The node that it voted for in its term; NO_NODE: none yet."""
     leader: NodeId
     """Who leads its term, as far as it knows; NO_NODE: unknown or lost."""
     base_index: LogIndex
@@ -49,7 +49,7 @@ class RaftStatus:
     handed_over: bool
     """Its present election began because the leader handed its role over."""
     transferring_to: NodeId
-    """Whom this leader hands its role to; NO_NODE: nobody."""
+    """The node to which this leader transfers its role; NO_NODE: none."""
     pending_reads: tuple[PendingRead, ...]
     """Linearizable reads that await their round, in the order in which they came."""
     followers: tuple[FollowerView, ...]

@@ -325,9 +325,9 @@ class QuotaExceeded(Unavailable):
 
     @property
     def cause(self) -> str:
-        when = f" and must wait {self.seconds} s" if self.seconds else ""
+        when = f"; try again in {self.seconds} s" if self.seconds else ""
         return (
-            f"{self.principal!r} is over its quota of this node, {self.quota}: {self.limit}{when}."
+            f"{self.principal!r} exceeds its quota of this node, {self.quota}: {self.limit}{when}."
         )
 
     @property

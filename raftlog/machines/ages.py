@@ -143,8 +143,7 @@ class Shares(Generic[KeyT]):
         return key in self._keys
 
     def touch(self, key: KeyT, owner: str, byte_count: int) -> None:
-        """Record that `key` was active, and that it belongs to `owner` and has so many bytes from
-        now on."""
+        """Record that `key` was active just now, its owner, and its bytes from now on."""
         self.drop(key)
         self._touches += 1
         owner = intern(owner)

@@ -9,7 +9,7 @@ is committed, each new and each former voter reports it as its own log has it
 (`PlacementReports`): one of them may lie, and an operator removes the former node when they are in.
 Members that leave learn until the change is reported and their replicas are gone: a node removes
 its replica only when its own log says that the group is elsewhere (`raftlog.multiraft.replicas`).
-After a crash of the leader at any point the next one goes on.
+If the leader crashes at any point, the next one continues.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class PullAnswers:
         """One request is answered with `bytes_max`, unless one entry is larger. `offer` gives a
         replica's image to a node that lacks what its log has dropped. `refused` gets the violation
         of a row that the peer may not ask for, `damaged` the damage of an entry that cannot be
-        read, `ended` the replica of each read that is over."""
+        read, `ended` the replica of each read that has ended."""
         self._node = node
         self._effects = effects
         self._budget = budget

@@ -53,7 +53,7 @@ class Meters:
         self.counts = counts
         self.wait_max_s = settings.quota_wait_max_s
         self.calls_max = max(1, requests_max // _CALLS_SHARE)
-        """So many calls of one caller may be answered at a time."""
+        """Calls of one caller that may be in progress at a time."""
         self.on_change: Callable[[], None] = lambda: None
         """Called after the quotas have changed."""
         self._settings = settings

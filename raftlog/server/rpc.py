@@ -44,7 +44,7 @@ _HEADER_BYTES_FREE = 1024
 """A request with a header up to this is read at once: that takes less than its call does."""
 
 _CALLERS_MIN = 2
-"""So many callers at least have room for requests that wait to be read. No setting."""
+"""The least number of callers that have room for requests that wait to be decoded. No setting."""
 
 log = structlog.get_logger(__name__)
 
@@ -233,8 +233,8 @@ class _Call:
         return self
 
     async def admit(self, byte_count: int) -> None:
-        """Hold the caller to its quota: the call has so many bytes. Raises `QuotaExceeded`,
-        `Overloaded`."""
+        """Count the call and its bytes towards the caller's quota, and wait for it. Raises
+        `QuotaExceeded`, `Overloaded`."""
         meter = self._gate.meters.of(self._who)
         if meter is None:
             return

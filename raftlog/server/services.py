@@ -111,8 +111,8 @@ _BYTES_PER_WORK = 1024
 """What a writer's row and bytes of an answer take."""
 
 _BODY_BYTES_PER_WORK = 8192
-"""Of a batch's body: to read so many takes 0.3 to 1.7 us, most for a large body, whose memory the
-kernel has to give; their checksum takes 0.3 to 0.6 us."""
+"""Bytes of a batch's body for one unit of work. Reading them takes 0.3 to 1.7 us, most for large
+bodies, for which the kernel has to provide memory; their checksum takes 0.3 to 0.6 us."""
 
 
 class Services:

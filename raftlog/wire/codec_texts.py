@@ -9,7 +9,6 @@ no text that is longer than the field of a reply that carries it: clients could 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from operator import attrgetter
 from typing import Any
@@ -104,12 +103,9 @@ def text_limit(kind: str, field: str) -> int:
 
 
 class _TextCheck:
-    """Checks the texts of messages of one kind, and of the messages in them."""
+    """Checks the texts and lists of messages of one kind, and of the messages in them."""
 
-    def __init__(self, kind: Descriptor, known: dict[str, _TextCheck] | None = None) -> None:
-        """`known`: checks by kind. A kind may have messages of its own kind in it."""
-        known = {} if known is None else known
-        known[kind.full_name] = self
+    def __init__(self, kind: Descriptor) -> None:
         self._kind = kind.name
         self._texts: list[tuple[str, int]] = []
         self._lists: list[tuple[str, int]] = []
@@ -120,10 +116,8 @@ class _TextCheck:
                 texts = self._lists if field.is_repeated else self._texts
                 texts.append((field.name, text_limit(kind.name, field.name)))
             elif _is_checked(field):
-                of = None
-                if field.message_type is not None and has_texts(field.message_type):
-                    of = known.get(field.message_type.full_name)
-                    of = of or _TextCheck(field.message_type, known)
+                part = field.message_type
+                of = text_check(part) if part is not None and has_texts(part) else None
                 if field.is_repeated:
                     self._members.append((field.name, _list_limit(field), of))
                 elif of is not None:
@@ -131,7 +125,7 @@ class _TextCheck:
         self._is_nested = bool(self._lists or self._parts or self._members)
 
     def __call__(self, message: Any) -> None:
-        """Raises `Unreadable` for a text that is too long."""
+        """Raises `Unreadable` for a text or list that is too long."""
         for name, most in self._texts:
             if len(getattr(message, name)) > most:
                 raise self._too_long(name, len(getattr(message, name)), most)
@@ -170,27 +164,24 @@ class _TextCheck:
 
 
 @cache
-def text_check(kind: Descriptor) -> Callable[[Any], None]:
-    """What checks the texts of a message of this kind."""
+def text_check(kind: Descriptor) -> _TextCheck:
+    """What checks the texts and lists of a message of this kind."""
     return _TextCheck(kind)
 
 
-def has_texts(kind: Descriptor, above: tuple[Descriptor, ...] = ()) -> bool:
-    """Whether messages of the kind have texts or lists to check here, besides those of messages
-    `above`, which are looked at there."""
-    if kind in _CHECKED_ELSEWHERE or kind in above:
-        return False
-    return any(
-        field.type == field.TYPE_STRING or _is_checked(field, (*above, kind))
-        for field in kind.fields
+@cache
+def has_texts(kind: Descriptor) -> bool:
+    """Whether messages of the kind have texts or lists to check here. No kind but those that are
+    checked elsewhere contains messages of its own kind."""
+    return kind not in _CHECKED_ELSEWHERE and any(
+        field.type == field.TYPE_STRING or _is_checked(field) for field in kind.fields
     )
 
 
-def _is_checked(field: FieldDescriptor, above: tuple[Descriptor, ...] = ()) -> bool:
+def _is_checked(field: FieldDescriptor) -> bool:
     """Is it a list with a limit of its own, or of messages that are checked?"""
-    if _own_name(field) in _LISTS:
-        return True
-    return field.message_type is not None and has_texts(field.message_type, above)
+    part = field.message_type
+    return _own_name(field) in _LISTS or (part is not None and has_texts(part))
 
 
 def _list_limit(field: FieldDescriptor) -> int:

@@ -156,7 +156,7 @@ def test_who_would_wait_too_long_is_refused_and_told_by_what(
             try:
                 eve.append(TOPIC, [{"id": 1, "body": BODY}])
             except DeadlineExceeded as error:
-                return "'token:eve' is over its quota of this node, in_bytes_per_s: 1000" in str(
+                return "'token:eve' exceeds its quota of this node, in_bytes_per_s: 1000" in str(
                     error
                 )
             return False
@@ -225,7 +225,7 @@ def test_staged_bytes_beyond_the_quota_are_refused_until_others_are_committed(
             except DeadlineExceeded as caught:
                 error = str(caught)
             stager.abort_epoch(TOPIC, key_of(second))
-            if "over its quota of this node, staged_bytes" not in error:
+            if "exceeds its quota of this node, staged_bytes" not in error:
                 stager.abort_epoch(TOPIC, key_of(first))
                 return False
             kept.append((first, attempt))

@@ -61,7 +61,7 @@ def _check_moment(now: RaftStatus) -> None:
     if now.role in (Role.CANDIDATE, Role.LEADER):
         assert now.vote == now.node, "a candidate votes for itself"
     if now.role in (Role.CANDIDATE, Role.PRE_CANDIDATE):
-        assert now.leader == NO_NODE, "a member that campaigns follows nobody"
+        assert now.leader == NO_NODE, "a member that campaigns follows no leader"
     if now.quiesced:
         assert now.leader != NO_NODE, "quiesced without a leader"
         assert now.commit_index == now.last_index, "quiesced before all is committed"

@@ -41,7 +41,7 @@ def _with_match_index(status: RaftStatus, index: int) -> RaftStatus:
         ("durable_index", 9, "durable beyond the log"),
         ("role", Role.CANDIDATE, "a candidate votes for itself"),
         ("role", Role.LEADER, "a leader names itself as leader"),
-        ("role", Role.PRE_CANDIDATE, "campaigns follows nobody"),
+        ("role", Role.PRE_CANDIDATE, "campaigns follows no leader"),
     ],
 )
 def test_a_follower_s_rules_are_watched(attribute: str, value: object, message: str) -> None:

@@ -181,14 +181,20 @@ class Holder(Parent):
         self.run_pending()
 
 
+def holding(folder: Path) -> Holder:
+    """One that has entries of the topic's group."""
+    holder = Holder(folder)
+    holder.create(ONE, TWO)
+    holder.multiraft.receive(TWO, [first_entries(GROUP, TWO, count=2, commit_index=LogIndex(2))])
+    holder.run_pending()
+    return holder
+
+
 def test_a_node_that_holds_no_part_of_a_group_gets_none_of_its_entries_and_files(
     tmp_path: Path,
 ) -> None:
     """A member reads no topic that it does not store: its word that it lacks one is no proof."""
-    holder = Holder(tmp_path)
-    holder.create(ONE, TWO)
-    holder.multiraft.receive(TWO, [first_entries(GROUP, TWO, count=2, commit_index=LogIndex(2))])
-    holder.run_pending()
+    holder = holding(tmp_path)
     holder.sent.clear()
     holder.pull(GROUP, CONTROLLER_GROUP)
     assert [each.group for each in holder.sent if isinstance(each, PulledEntries)] == [0]
@@ -204,10 +210,7 @@ def test_a_node_that_holds_no_part_of_a_group_gets_none_of_its_entries_and_files
 def test_a_node_gets_entries_and_files_of_a_group_that_it_is_to_hold_or_held(
     tmp_path: Path,
 ) -> None:
-    holder = Holder(tmp_path)
-    holder.create(ONE, TWO)
-    holder.multiraft.receive(TWO, [first_entries(GROUP, TWO, count=2, commit_index=LogIndex(2))])
-    holder.run_pending()
+    holder = holding(tmp_path)
 
     def gives() -> bool:
         holder.sent.clear()
