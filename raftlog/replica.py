@@ -285,8 +285,8 @@ class Replica:
         self._held: deque[_Held] = deque()
         self._write_asked = 0
         """The core's latest write that is in the log; `_write_running` is being written,
-        `_write_durable` is on disk, each with all before it."""
-        self._write_running = self._write_durable = 0
+        `_write_durable` is on disk and `_write_told` to the core, each with all before it."""
+        self._write_running = self._write_durable = self._write_told = 0
         self._note_fitness()
 
     def logged_commands(self, after: LogIndex) -> Iterator[tuple[LogIndex, Command]]:
@@ -410,14 +410,23 @@ class Replica:
     def written(self, write: LogWrite) -> None:
         """`write` ran: its bytes are durable."""
         self.log.written(write)
-        if self._write_running > self._write_durable:
-            self._write_durable = self._write_running
+        self._write_durable = max(self._write_durable, self._write_running)
+        self._tell_durable()
+
+    def _tell_durable(self) -> None:
+        """Tell the core what is durable, but not before its hard state is: a membership counts,
+        also for the leader that wrote it, once its voters are known without the log."""
+        journal = self._journal
+        if self._write_told < self._write_durable and (
+            journal.durable_ticket >= self._hard_state_ticket
+        ):
+            self._write_told = self._write_durable
             self.raft.persisted(self._write_durable)
 
     @property
     def awaits_disk(self) -> bool:
-        """Are there messages that wait for the log or the journal to be durable?"""
-        return bool(self._held)
+        """Does anything wait for the log or the journal to be durable?"""
+        return bool(self._held) or self._write_told < self._write_durable
 
     def term_is_durable(self, term: Term) -> bool:
         """Does the journal hold durably that this member has reached the term?
@@ -450,6 +459,7 @@ class Replica:
         What became committed is left to `apply`: messages never wait for a long replay.
         """
         output = Output()
+        self._tell_durable()
         self._release_held(output)
         while True:
             ready = self.raft.ready()

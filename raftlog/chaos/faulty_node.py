@@ -53,7 +53,6 @@ def main(
             cluster_id=recorded["cluster_id"],
             node=asked.node,
             addresses={int(node): address for node, address in recorded["nodes"].items()},
-            founders=[int(node) for node in recorded["founders"]],
             data=data,
             fs=FaultyFileSystem(disk, faults_file(asked.data, asked.node)),
             compaction=compaction,

@@ -1,7 +1,6 @@
 """The folder of a cluster that `raftlog up` made: what it records, and which nodes run from it.
 
-    DIR/cluster.toml             cluster id, nodes' addresses, and the nodes it began with
-    DIR/founding                 what `raftlog init` says in ZooKeeper that it is this folder
+    DIR/cluster.toml             cluster id and nodes' addresses; written last, see below
     DIR/up.pid                   the pid of the `raftlog up` that runs here, locked by it likewise
     DIR/node-2/                  node 2's data, and nothing else
     DIR/node-2.pid               the pid of node 2's process, locked by it while it lives
@@ -11,6 +10,10 @@
 A process holds a lock (flock) on its pid file from start to end, and the kernel releases the lock
 when the process ends. So a pid counts only while the file is locked, and another program that got
 the same number is never taken for a node.
+
+The nodes' stores are made before cluster.toml is written (`raftlog.cli.stores`). Until then no node
+has run from them, and what made them may be ended and given again. After that a store that is not
+there is lost: nothing takes its place.
 """
 
 from __future__ import annotations
@@ -22,7 +25,6 @@ import os
 import threading
 import time
 import tomllib
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,7 +48,6 @@ when the last of the process's threads has ended."""
 CLUSTER_FILE = "cluster.toml"
 _DRAFT_FILE = "cluster.draft"
 _UP_FILE = "up.pid"
-_FOUNDING_FILE = "founding"
 _TLS_FOLDER = "tls"
 
 
@@ -57,8 +58,6 @@ class ClusterFolder:
     folder: Path
     cluster_id: str
     addresses: dict[int, str]
-    founders: tuple[int, ...]
-    """The nodes that the cluster began with. Another one was added, and founds nothing."""
     removed: tuple[int, ...] = ()
     """The nodes that ran from this folder until they were removed from the cluster."""
 
@@ -110,37 +109,20 @@ class ClusterFolder:
 
 
 def new_cluster(folder: Path, *, addresses: dict[int, str]) -> ClusterFolder:
-    """A new cluster, to be written by `record`. Raises `DataFolderForeign` for a folder in use.
+    """A new cluster without an id, to be written by `record`. Raises `DataFolderForeign` for a
+    folder in use.
 
     A start that was killed before it recorded its cluster may have left files, which are ours.
     """
-    ours = (_DRAFT_FILE, _UP_FILE, _FOUNDING_FILE, _TLS_FOLDER)
+    new = ClusterFolder(folder=folder, cluster_id="", addresses=addresses)
+    ours = {_DRAFT_FILE, _UP_FILE, _TLS_FOLDER, *(new.data(node).name for node in addresses)}
     if folder.exists() and any(each.name not in ours for each in folder.iterdir()):
         raise DataFolderForeign(
             folder=str(folder),
             found=f"something else (it holds files but no {CLUSTER_FILE})",
             wanted="a raftlog cluster",
         )
-    return ClusterFolder(
-        folder=folder,
-        cluster_id=str(uuid.uuid4()),
-        addresses=addresses,
-        founders=tuple(addresses),
-    )
-
-
-def founding_token(folder: Path) -> str:
-    """A random text that only this folder has, durable before it is returned.
-
-    With it a node is known again that was ended while it founded a cluster; a wiped folder is not.
-    """
-    file = folder / _FOUNDING_FILE
-    if not file.exists():
-        _write_durably(file, uuid.uuid4().hex)
-    token = file.read_text(encoding="utf-8")
-    if len(token) != 32 or not token.isalnum():
-        raise _unreadable(file, "it is damaged")
-    return token
+    return new
 
 
 def record(cluster: ClusterFolder) -> None:
@@ -155,7 +137,6 @@ def _record(cluster: ClusterFolder) -> None:
         "# A raftlog cluster on this machine. `raftlog up` wrote this; its nodes check it.",
         f"format = {json.dumps(FORMAT_STAMP)}",
         f"cluster_id = {json.dumps(cluster.cluster_id)}",
-        f"founders = {json.dumps(cluster.founders)}",
         f"removed = {json.dumps(cluster.removed)}",
         "",
         "[nodes]",
@@ -166,7 +147,7 @@ def _record(cluster: ClusterFolder) -> None:
 
 def forget(folder: Path, node: int) -> None:
     """Take a node that was removed from the cluster out of the folder's file, durably: `up` does
-    not start it again. Its data stays. The founders stay too: what they founded does not change."""
+    not start it again. Its data stays."""
     with _only_writer(folder):
         cluster = open_folder(folder)
         if node in cluster.addresses and len(cluster.addresses) > 1:
@@ -213,7 +194,6 @@ def open_folder(folder: Path) -> ClusterFolder:
         folder=folder,
         cluster_id=_cluster_id(file, table),
         addresses=addresses,
-        founders=_nodes(file, table, "founders"),
         removed=_nodes(file, table, "removed"),
     )
 

@@ -1,85 +1,205 @@
-"""`raftlog init`: found a cluster of several machines, which meet in ZooKeeper."""
+"""`raftlog init`: found a cluster of several machines."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from raftlog.cli import cluster_folder
 from raftlog.cli.output import say
+from raftlog.cli.server_extra import require_server_extra
 from raftlog.cli.session import DATA_FOLDER_DEFAULT, session_of
+from raftlog.config_ensemble import DiscoverySettings
+from raftlog.config_hosts import is_address
 from raftlog.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from raftlog.founders import Founder
+
+FOUNDERS_MAX = 7
 
 
 def init(
     context: typer.Context,
-    node: Annotated[int, typer.Option(min=1, help="The new node's number.", show_default=False)],
+    node: Annotated[
+        int | None, typer.Option(min=1, help="The new node's number.", show_default=False)
+    ] = None,
     address: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="HOST:PORT",
             help="Where it will listen, for nodes and clients.",
             show_default=False,
         ),
-    ],
+    ] = None,
+    lines: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="LINE",
+            help="What `init` printed for one of the founders. Give all of them, on each machine.",
+            show_default=False,
+        ),
+    ] = None,
     nodes: Annotated[
-        int, typer.Option(min=1, max=7, help="How many nodes found the cluster together.")
+        int,
+        typer.Option(
+            min=1, max=FOUNDERS_MAX, help="With ZooKeeper: how many nodes found the cluster."
+        ),
     ] = 3,
     data: Annotated[
         Path, typer.Option(help="The node's folder, which is empty or does not exist.")
     ] = DATA_FOLDER_DEFAULT,
     timeout_s: Annotated[
-        float, typer.Option(min=1, help="Seconds to wait for the other nodes.")
+        float, typer.Option(min=1, help="With ZooKeeper: seconds to wait for the other nodes.")
     ] = 300.0,
 ) -> None:
-    """Found a cluster together with other nodes, which are given the same command and the same
-    `discovery.zookeeper`. Then start each with `raftlog serve`.
+    """Found a cluster of several machines. Then start each node with `raftlog serve`.
 
-    Exactly one cluster comes of it, however many start at once. A folder that belongs to a cluster
-    stays as it is. If this command is ended, give it again: it goes on. On one machine, `raftlog
-    up` needs none of this.
+    With --node and --address it makes the node's store and prints one line. Give all lines to
+    `raftlog init --with LINE --with LINE …`, in any order, on each machine: that founds the
+    cluster. With `discovery.zookeeper` the nodes find one another, and one command does both.
+
+    If this command is ended, give it again. A folder that belongs to a cluster stays as it is. On
+    one machine, `raftlog up` needs none of this.
     """
-    session = session_of(context)
-    discovery = session.settings.discovery
-    if not discovery.zookeeper:
+    require_server_extra("init")
+    discovery = session_of(context).settings.discovery
+    os.umask(0o077)
+    folder = data.absolute()
+    if lines:
+        if node is not None or address is not None:
+            raise InvalidOption(
+                option="--with",
+                problem="is given together with --node or --address, which the lines hold",
+                advice="Give --node and --address to make a store, --with to found the cluster.",
+            )
+        founders = _founders(lines)
+        with cluster_folder.only_up_in(folder):
+            _found_with(folder, founders)
+        return
+    if node is None or address is None:
         raise InvalidOption(
-            option="discovery.zookeeper",
-            problem="is not set, and the nodes of a new cluster find one another by it",
-            advice="Set it, or found a cluster on one machine with `raftlog up`.",
+            option="--node" if node is None else "--address",
+            problem="is missing",
+            advice="Give --node and --address to make a store, or --with for each founder.",
         )
-    from raftlog.discovery.entries import Founder, can_be_announced
-    from raftlog.discovery.founding import found
-
-    if not can_be_announced(address):
+    if not is_address(address):
         raise InvalidOption(
             option="--address",
             problem=f"is {address!r}, which is not host:port",
             advice="Give what other machines reach: db1.example.org:7401.",
         )
-    os.umask(0o077)
-    folder = data.absolute()
     with cluster_folder.only_up_in(folder):
-        if cluster_folder.exists(folder):
-            known = cluster_folder.open_folder(folder).cluster_id
-            say(f"{folder} belongs to the cluster {known}: nothing is founded")
-            return
-        new = cluster_folder.new_cluster(folder, addresses={node: address})
-        token = cluster_folder.founding_token(folder)
-        say(f"node {node} waits until {nodes} nodes are there")
-        founder = Founder(node=node, address=address, token=token)
-        cluster = found(discovery, founder, nodes=nodes, timeout_s=timeout_s)
-        addresses = {each.node: each.address for each in cluster.founders}
-        cluster_folder.record(
-            replace(
-                new,
-                cluster_id=cluster.cluster_id,
-                addresses=addresses,
-                founders=tuple(addresses),
+        _prepare(folder, node, address, discovery, nodes, timeout_s)
+
+
+def _prepare(
+    folder: Path,
+    node: int,
+    address: str,
+    discovery: DiscoverySettings,
+    nodes: int,
+    timeout_s: float,
+) -> None:
+    """Make the node's store. Print its line, or found the cluster with those in ZooKeeper."""
+    from raftlog.cli.stores import made_store, recorded_founder
+
+    if cluster_folder.exists(folder):
+        known = cluster_folder.open_folder(folder)
+        say(f"{folder} belongs to the cluster {known.cluster_id}: nothing is founded")
+        if (founder := recorded_founder(known, node)) is not None and not discovery.zookeeper:
+            typer.echo(founder.line)
+        return
+    founder = made_store(cluster_folder.new_cluster(folder, addresses={node: address}), node)
+    if not discovery.zookeeper:
+        typer.echo(founder.line)
+        say("give the lines of all founders to `raftlog init --with LINE …` on each machine")
+        return
+    from raftlog.discovery.founding import found
+
+    say(f"node {node} waits until {nodes} nodes are there")
+    cluster = found(discovery, founder, nodes=nodes, timeout_s=timeout_s)
+    _complete(folder, [node], cluster.founding)
+
+
+def _found_with(folder: Path, founders: Sequence[Founder]) -> None:
+    """Found the cluster of these, one of which at least has its store here."""
+    from raftlog.cli.stores import is_store_of
+    from raftlog.founders import cluster_id_of
+
+    if cluster_folder.exists(folder):
+        known = cluster_folder.open_folder(folder).cluster_id
+        if known != cluster_id_of(founders):
+            raise InvalidOption(
+                option="--with",
+                problem=f"names other founders than those of the cluster {known}, to which "
+                f"{folder} belongs",
+                advice="A founded cluster gets more nodes by `raftlog cluster add`.",
             )
+        say(f"{folder} belongs to the cluster {known}: nothing is founded")
+        return
+    addresses = {int(each.node): each.address for each in founders}
+    new = cluster_folder.new_cluster(folder, addresses=addresses)
+    own = [each.node for each in founders if is_store_of(new, each)]
+    if not own:
+        raise InvalidOption(
+            option="--with",
+            problem=f"holds no line of a store in {folder}",
+            advice="Give the lines that `raftlog init --node N --address HOST:PORT` printed on "
+            "each machine, this one included.",
         )
-    say(f"founded the cluster {cluster.cluster_id} of the nodes {', '.join(map(str, addresses))}")
-    say(f"  start this one: raftlog serve --node {node} --data {folder}")
+    _complete(folder, own, founders)
+
+
+def _complete(folder: Path, own: Iterable[int], founders: Sequence[Founder]) -> None:
+    """Complete the stores of `own` nodes, then record the cluster."""
+    from raftlog.cli.stores import complete
+    from raftlog.founders import cluster_id_of
+
+    addresses = {int(each.node): each.address for each in founders}
+    cluster = cluster_folder.new_cluster(folder, addresses=dict(sorted(addresses.items())))
+    cluster = replace(cluster, cluster_id=cluster_id_of(founders))
+    for node in own:
+        complete(cluster, node, founders)
+    cluster_folder.record(cluster)
+    listed = ", ".join(map(str, cluster.addresses))
+    say(f"founded the cluster {cluster.cluster_id} of the nodes {listed}")
+    for node in own:
+        say(f"  start this one: raftlog serve --node {node} --data {folder}")
+
+
+def _founders(lines: Sequence[str]) -> list[Founder]:
+    """Who found the cluster, by their lines. Raises `InvalidOption`."""
+    from raftlog.founders import Founder
+
+    founders = []
+    for line in lines:
+        founder = Founder.of_line(line.strip())
+        if founder is None:
+            raise InvalidOption(
+                option="--with",
+                problem=f"is {line[:320]!r}, which is no NODE@HOST:PORT#UUID",
+                advice="Give the line as `raftlog init --node N --address HOST:PORT` printed it.",
+            )
+        founders.append(founder)
+    for what in ("node", "address", "store_uuid"):
+        values = [getattr(each, what) for each in founders]
+        if len(set(values)) < len(values):
+            raise InvalidOption(
+                option="--with",
+                problem=f"names one {what} twice",
+                advice="Give the line of each founder once.",
+            )
+    if len(founders) > FOUNDERS_MAX:
+        raise InvalidOption(
+            option="--with",
+            problem=f"names {len(founders)} founders, and {FOUNDERS_MAX} may vote",
+            advice="Found the cluster with fewer, and add the others by `raftlog cluster add`.",
+        )
+    return founders

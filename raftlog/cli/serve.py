@@ -23,7 +23,13 @@ from raftlog.cli.server_extra import require_server_extra
 from raftlog.cli.session import DATA_FOLDER_DEFAULT, Session, session_of
 from raftlog.config_hosts import is_loopback
 from raftlog.config_metrics import MetricsSettings, listen_of
-from raftlog.errors import DataFolderForeign, InvalidOption, NodeRemoved, NodeUnknown
+from raftlog.errors import (
+    DataFolderForeign,
+    InvalidOption,
+    NodeRemoved,
+    NodeUnknown,
+    StoreMissing,
+)
 
 
 def serve(
@@ -39,8 +45,8 @@ def serve(
         bool,
         typer.Option(
             "--join",
-            help="Ask the cluster at --servers for its id and nodes, which has this node added "
-            "(`raftlog cluster add`); DIR may be empty.",
+            help="Unless the folder names this node: make its store, and ask the cluster at "
+            "--servers for its id and nodes, to which it was added (`raftlog cluster add`).",
         ),
     ] = False,
     insecure: Annotated[
@@ -86,7 +92,6 @@ def serve(
                 cluster_id=cluster.cluster_id,
                 node=node,
                 addresses=cluster.addresses,
-                founders=cluster.founders,
                 data=own,
             )
         except NodeRemoved:
@@ -95,16 +100,16 @@ def serve(
 
 
 def joined_cluster(folder: Path, node: int, session: Session) -> ClusterFolder:
-    """The cluster in the folder, which is asked for if the node is not in it yet, and recorded.
+    """The cluster in the folder. One that does not name the node is asked for at --servers; the
+    node's store is made, and the cluster recorded.
 
-    A node that has joined asks nobody again: its data tells it what nodes there are. Raises
-    `NodeUnknown` if nobody has added the node, `NodeRemoved` if it was removed for good."""
+    Raises `NodeUnknown` if the node was not added, `NodeRemoved` if it was removed permanently, and
+    `StoreMissing` if it has come before, from another folder."""
     known = open_folder(folder) if exists(folder) else None
-    if known is not None and node in known.addresses and node not in known.founders:
-        return known
-    if known is not None and node not in known.addresses:
+    if known is not None:
+        if node in known.addresses:
+            return known
         _refuse_removed(known, node)
-
     with session.connect() as client:
         cluster_id = client.cluster_id()
         reply = client.members.placements()
@@ -113,25 +118,27 @@ def joined_cluster(folder: Path, node: int, session: Session) -> ClusterFolder:
         raise NodeRemoved(node=node)
     if node not in places:
         raise NodeUnknown(node=node, known=", ".join(map(str, places)))
+    if known is not None and known.cluster_id != cluster_id:
+        raise DataFolderForeign(
+            folder=str(folder), found=f"cluster {known.cluster_id}", wanted=f"cluster {cluster_id}"
+        )
     # Before it has the controller's log, a node cannot know which of them are observers, and would
     # follow one that claims to lead. An observer needs those that it pulls from.
     near = (node, *places[node].parents)
     found = {
         each: place.address for each, place in places.items() if not place.observer or each in near
     }
-    if known is not None and known.cluster_id != cluster_id:
-        raise DataFolderForeign(
-            folder=str(folder), found=f"cluster {known.cluster_id}", wanted=f"cluster {cluster_id}"
-        )
-    # Only a folder that it founded the cluster with makes a node a founder. A wiped one would be
-    # none: it has forgotten its votes.
-    is_founder = known is not None and node in known.founders and node in reply.founders
     cluster = replace(
-        known or new_cluster(folder, addresses=found),
+        known or new_cluster(folder, addresses={node: found[node]}),
         cluster_id=cluster_id,
         addresses=(known.addresses if known is not None else {}) | found,
-        founders=tuple(int(each) for each in reply.founders if each != node or is_founder),
     )
+    from raftlog.cli.stores import complete, has_store, made_store
+
+    if places[node].registered and not has_store(cluster, node):
+        raise StoreMissing(folder=str(cluster.data(node)), node=node)
+    made_store(cluster, node)
+    complete(cluster, node, reply.founders)
     record(cluster)
     return cluster
 

@@ -85,11 +85,11 @@ def up(
     ):
         # Again: another `up` may have been faster.
         cluster = _cluster_in(folder, nodes, port, tls, session)
-        if tls and not (cluster.ca_file.exists() and cluster_folder.exists(folder)):
-            make_in(cluster, {})  # before the cluster: it never runs without them
-        session = replace(session, settings=cluster.with_certificates(session.settings))
         if not cluster_folder.exists(folder):
-            cluster_folder.record(cluster)
+            cluster = _founded(cluster, tls=tls)
+        elif tls and not cluster.ca_file.exists():
+            make_in(cluster, {})
+        session = replace(session, settings=cluster.with_certificates(session.settings))
         running = Running(cluster=cluster, children={}, log_starts={}, stop=stop)
         try:
             running.start(session)
@@ -117,6 +117,21 @@ def _cluster_in(
         offset = session.settings.tls.peer_port_offset
         peers = [moved(address, offset) for address in cluster.addresses.values()]
         _refuse_busy_ports(peers, "tls.peer_port_offset")
+    return cluster
+
+
+def _founded(cluster: ClusterFolder, *, tls: bool) -> ClusterFolder:
+    """The new cluster with its id. Its nodes' stores are made, and it is recorded."""
+    from raftlog.cli.stores import complete, made_store
+    from raftlog.founders import cluster_id_of
+
+    founders = [made_store(cluster, node) for node in cluster.addresses]
+    cluster = replace(cluster, cluster_id=cluster_id_of(founders))
+    if tls:
+        make_in(cluster, {})  # before the cluster: it never runs without them
+    for node in cluster.addresses:
+        complete(cluster, node, founders)
+    cluster_folder.record(cluster)
     return cluster
 
 

@@ -109,6 +109,9 @@ class Member(Part):
             self.term, self.vote = log.last_term, NO_NODE
         self.recovery = Recovery(hard_state)
         """Whether it has lost its log and gets it again."""
+        voters = hard_state.voters
+        if self.recovering and voters is not None and voters.since > log.last_index:
+            memberships.lost(voters)
         self.leader = NO_NODE
         """Who leads this term, as far as this member knows; NO_NODE: unknown or lost."""
         self.commit_index = self.last_applied = max(log.base_index, applied_index)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 
 from raftlog.core.state import Part
-from raftlog.core.types import Entry, EntryKind, LogIndex, NodeId, Payload
+from raftlog.core.types import Entry, EntryKind, LogIndex, NodeId, Payload, VotersAt
 
 _NUMBER_MAX = 2**63 - 1
 """The largest id and generation in a log: what messages and snapshots hold."""
@@ -141,23 +141,44 @@ def decode_membership(command: bytes) -> Membership:
 class Memberships(Part):
     """The memberships that a log holds, and the one before its first entry."""
 
-    __slots__ = ("_indexes", "_memberships")
+    __slots__ = ("_indexes", "_lost", "_memberships", "voters_at")
 
     def __init__(self, base: MembershipAt) -> None:
         """`base` is in a snapshot, or came with the group; what the log holds after it is told by
         `grown`."""
         self._indexes: list[int] = [base.index]
         self._memberships = [base.membership]
+        self._lost: VotersAt | None = None
+        self.voters_at: VotersAt | None = None
+        """Those of `latest`; None: it came with the group itself."""
+        self._note_voters()
+
+    def lost(self, voters: VotersAt) -> None:
+        """A log that is lost had a membership with these voters. They are the latest that are
+        known, until the log reaches as far again."""
+        self._lost = voters
+        self._note_voters()
+
+    def _note_voters(self) -> None:
+        index, latest = self._indexes[-1], self._memberships[-1]
+        if self._lost is not None:
+            self.voters_at = self._lost
+        elif index:
+            self.voters_at = VotersAt(LogIndex(index), latest.voters, latest.outgoing)
+        else:
+            self.voters_at = None
 
     @property
     def latest(self) -> Membership:
         """The one that holds, committed or not."""
+        if self._lost is not None:
+            return Membership(self._lost.voters, self._lost.outgoing)
         return self._memberships[-1]
 
     @property
     def latest_index(self) -> LogIndex:
         """The entry that it came with."""
-        return LogIndex(self._indexes[-1])
+        return self._lost.since if self._lost is not None else LogIndex(self._indexes[-1])
 
     def at(self, index: LogIndex) -> MembershipAt:
         """The membership as it was after entry `index`, which is not below the log's base."""
@@ -182,12 +203,18 @@ class Memberships(Part):
                 assert entry.index > self._indexes[-1], "memberships rise"
                 self._indexes.append(entry.index)
                 self._memberships.append(decode_membership(entry.payload.command))
+                self._note_voters()
+            if self._lost is not None and entry.index >= self._lost.since:
+                self._lost = None
+                self._note_voters()
 
     def truncate_from(self, index: LogIndex) -> None:
         """The log has lost that entry and all after it: the one before holds again."""
         kept = max(1, bisect_left(self._indexes, index))
-        del self._indexes[kept:]
-        del self._memberships[kept:]
+        if kept < len(self._indexes):
+            del self._indexes[kept:]
+            del self._memberships[kept:]
+            self._note_voters()
 
     def drop_to(self, index: LogIndex) -> None:
         """The log begins after that entry now. What a snapshot beyond it told stays."""

@@ -448,6 +448,12 @@ class Raft(Member):
             self._speak_as_leader(self.leadership)
         return self._outbox.drain(
             soft_state=SoftState(self.role, self.term, self.leader),
-            hard_state=HardState(self.term, self.vote, self.recovery.number, self.recovery.lost),
+            hard_state=HardState(
+                self.term,
+                self.vote,
+                self.recovery.number,
+                self.recovery.lost,
+                self.memberships.voters_at,
+            ),
             commit_index=self.commit_index,
         )

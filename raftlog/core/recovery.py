@@ -46,7 +46,7 @@ def begun(state: HardState, lost: LastEntry | None) -> HardState:
         lost = state.lost
     if lost is not None and lost.term > state.term:
         # Nothing was answered in that term: see `Raft`.
-        state = HardState(lost.term, NO_NODE, state.recovery)
+        state = state._replace(term=lost.term, vote=NO_NODE)
     return state._replace(recovery=next_recovery(state.recovery), lost=lost)
 
 

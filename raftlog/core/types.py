@@ -102,6 +102,15 @@ class LastEntry:
     index: LogIndex
 
 
+class VotersAt(NamedTuple):
+    """Who decides since an entry that brought a membership (Raft section 6)."""
+
+    since: LogIndex
+    voters: tuple[NodeId, ...]
+    outgoing: tuple[NodeId, ...] = ()
+    """While a change is under way, the former voters."""
+
+
 class HardState(NamedTuple):
     """What must be on disk before any message that depends on it leaves (Raft figure 2)."""
 
@@ -112,6 +121,9 @@ class HardState(NamedTuple):
     (`raftlog.core.recovery`)."""
     lost: LastEntry | None = None
     """While it recovers, the end of the log that it has lost; None: that is not known."""
+    voters: VotersAt | None = None
+    """Those of the latest membership in the log, which may be lost since. None: the one that the
+    group was made with holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

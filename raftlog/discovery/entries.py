@@ -11,6 +11,7 @@ Paths are made of numbers only: what was read never becomes part of a path.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Annotated, TypeVar
 
 from pydantic import (
@@ -24,6 +25,8 @@ from pydantic import (
 )
 
 from raftlog.config_hosts import is_address
+from raftlog.core.types import NodeId
+from raftlog.founders import Founder, cluster_id_of
 
 ENTRY_BYTES_MAX = 16 * 1024
 """A longer entry is none of ours: one with 100 voters has half of it."""
@@ -45,7 +48,7 @@ def _is_address(text: str) -> str:
 
 
 Identifier = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z-]{1,64}$")]
-"""A cluster's id, a store's uuid, a founder's token."""
+"""A cluster's id, a store's uuid."""
 Address = Annotated[
     str,
     StringConstraints(max_length=262),
@@ -107,21 +110,38 @@ class LeaderEntry(NumberedEntry):
         return self.group
 
 
-class Founder(Entry):
-    """A node that is to be a voter of a new cluster."""
+class FounderEntry(Entry):
+    """A node that is to be a voter of a new cluster, in a store that is made already."""
 
     node: NodeNumber
     address: Address
-    token: Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z-]{0,64}$")]
-    """What the node's own folder remembers, so that another folder is never taken for it. "" in a
-    cluster that was founded without ZooKeeper: no folder has that."""
+    store_uuid: Identifier
+
+    @classmethod
+    def of(cls, founder: Founder) -> FounderEntry:
+        return cls(node=founder.node, address=founder.address, store_uuid=founder.store_uuid)
+
+    @property
+    def founder(self) -> Founder:
+        return Founder(node=NodeId(self.node), address=self.address, store_uuid=self.store_uuid)
 
 
 class ClusterEntry(Entry):
-    """The cluster at this path."""
+    """The cluster at this path: its founding record."""
 
     cluster_id: Identifier
-    founders: Annotated[tuple[Founder, ...], Field(min_length=1, max_length=VOTERS_MAX)]
+    founders: Annotated[tuple[FounderEntry, ...], Field(min_length=1, max_length=VOTERS_MAX)]
+
+    @classmethod
+    def founded_by(cls, founders: Sequence[Founder]) -> ClusterEntry:
+        """That of a new cluster of these nodes."""
+        entries = tuple(map(FounderEntry.of, founders))
+        return cls(cluster_id=cluster_id_of(founders), founders=entries)
+
+    @property
+    def founding(self) -> tuple[Founder, ...]:
+        """Who founded the cluster."""
+        return tuple(entry.founder for entry in self.founders)
 
 
 class Unusable(ValueError):

@@ -1,8 +1,9 @@
 """How the nodes of a new cluster agree, through ZooKeeper, on which cluster they found.
 
 Each says that it stands ready, for as long as its session lives. Whoever sees enough of them writes
-the entry `cluster`: a random id, and these nodes. It is written once and never changed, so all get
-the same one, whoever was first. From then on ZooKeeper is asked no more: the folders remember.
+the entry `cluster`: these nodes, each with its store, and the id that follows from them. It is
+written once and never changed, so all get the same founding record, whoever was first. From then on
+ZooKeeper is asked no more: the folders remember.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-import uuid
 from typing import Annotated
 
 from kazoo.exceptions import (
@@ -31,12 +31,13 @@ from raftlog.discovery.entries import (
     VOTERS_MAX,
     ClusterEntry,
     Entry,
-    Founder,
+    FounderEntry,
     Unusable,
     parse,
 )
 from raftlog.discovery.session import Session, connected
 from raftlog.errors import DeadlineExceeded, InvalidOption
+from raftlog.founders import Founder, cluster_id_of
 
 _LOOK_S = 1.0
 """How often to look at least, should ZooKeeper not tell of a change. No setting: it tells."""
@@ -45,7 +46,7 @@ _LOOK_S = 1.0
 class Candidate(Entry):
     """A node that stands ready to found a cluster, and of how many nodes."""
 
-    founder: Founder
+    founder: FounderEntry
     nodes: Annotated[int, Field(ge=1, le=VOTERS_MAX)]
 
 
@@ -58,7 +59,6 @@ def found(
     `InvalidOption` if the path's cluster was founded without `me`, `DeadlineExceeded` if too few
     nodes stood ready in time, `ZooKeeperUnavailable`.
     """
-    assert me.token, "a folder without a token could not be told from another"
     end_s = time.monotonic() + timeout_s
     changed = threading.Event()
     with connected(settings, option="discovery.zookeeper", timeout_s=timeout_s) as session:
@@ -108,7 +108,10 @@ def _founded(session: Session, changed: threading.Event) -> ClusterEntry | None:
 
 def _with(cluster: ClusterEntry, me: Founder, session: Session) -> ClusterEntry:
     """The cluster, if `me` is among its founders."""
-    if me not in cluster.founders:
+    founding = cluster.founding
+    if me in founding and cluster.cluster_id != cluster_id_of(founding):
+        raise session.unavailable("the id of its cluster is not that of its founders")
+    if me not in founding:
         raise InvalidOption(
             option="discovery.zookeeper",
             problem=f"names the path {session.ensemble.root}, which has the cluster "
@@ -121,7 +124,7 @@ def _with(cluster: ClusterEntry, me: Founder, session: Session) -> ClusterEntry:
 def _stand_ready(session: Session, me: Founder, nodes: int) -> bool:
     """Say so, if it is not said. False: another folder says so under this number."""
     path = session.path(FOUNDING, me.node)
-    wanted = Candidate(founder=me, nodes=nodes)
+    wanted = Candidate(founder=FounderEntry.of(me), nodes=nodes)
     session_id, _ = session.client.client_id or (None, None)
     try:
         data, stat = session.get(path)
@@ -140,9 +143,9 @@ def _stand_ready(session: Session, me: Founder, nodes: int) -> bool:
 
 
 def _is_ours(data: bytes | None, me: Founder) -> bool:
-    """Is it what an earlier process in this folder wrote, whose session has not ended yet?"""
+    """Is it what an earlier process wrote for this store, whose session has not ended yet?"""
     try:
-        return parse(Candidate, data).founder.token == me.token
+        return parse(Candidate, data).founder.store_uuid == me.store_uuid
     except Unusable:
         return False
 
@@ -154,7 +157,7 @@ def _ready(session: Session, nodes: int, changed: threading.Event) -> dict[int, 
         with contextlib.suppress(NoNodeError, Unusable):
             data, _ = session.get(session.path(FOUNDING, number))
             candidate = parse(Candidate, data)
-            founder = candidate.founder
+            founder = candidate.founder.founder
             if founder.node != number:
                 continue
             if candidate.nodes != nodes:
@@ -175,6 +178,6 @@ def _ready(session: Session, nodes: int, changed: threading.Event) -> dict[int, 
 
 def _write(session: Session, founders: list[Founder]) -> None:
     """Found the cluster, unless somebody was faster."""
-    cluster = ClusterEntry(cluster_id=str(uuid.uuid4()), founders=tuple(founders))
+    cluster = ClusterEntry.founded_by(founders)
     with contextlib.suppress(NodeExistsError):
         session.create(session.path(CLUSTER), cluster.encode())

@@ -140,6 +140,8 @@ from raftlog.errors.node import (
     NodeRefused,
     NodeRemoved,
     PeerUnproven,
+    StoreMissing,
+    StoreUnfinished,
 )
 from raftlog.errors.raftlog_error import (
     CompactorKilled,
@@ -307,6 +309,8 @@ __all__ = [
     "SequencePassed",
     "SequenceReused",
     "SparkTooOld",
+    "StoreMissing",
+    "StoreUnfinished",
     "StoredValueInvalid",
     "StageGap",
     "StateDisputed",

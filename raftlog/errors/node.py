@@ -3,6 +3,8 @@
 NodeRefused                 this process must not serve
 |-- DataFolderLocked
 |-- DataFolderForeign       of another cluster or node
+|-- StoreMissing            an empty folder, where a node's data should be
+|-- StoreUnfinished         a store that is part of no cluster yet
 |-- FormatUnsupported       a file, folder or node of another format
 |-- LogFromNewerVersion     an entry that this program cannot apply
 |-- AddressInUse
@@ -56,6 +58,37 @@ class DataFolderForeign(NodeRefused):
         "Give the --data folder of this node; nothing in it was changed. If it is the right one "
         "and has lost its identity, bring that back from a copy, or replace the node: `raftlog "
         "cluster replace`."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class StoreMissing(NodeRefused):
+    """A node's data folder is empty or not there. An empty one never takes its place: it has
+    forgotten its votes, and could found a second cluster."""
+
+    folder: str
+    node: int
+
+    cause_text = "There is no store of node {node} in {folder}."
+    remedy_text = (
+        "If it was there before, restore it, or give its place to a node with a new id: `raftlog "
+        "cluster replace {node} --with ID --address HOST:PORT`. A new cluster's stores are made by "
+        "`raftlog up` or `raftlog init`, and that of a node which was added to a cluster by "
+        "`raftlog serve --join`."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class StoreUnfinished(NodeRefused):
+    """A node's store was made, and never became part of a cluster."""
+
+    folder: str
+    node: int
+
+    cause_text = "The store of node {node} in {folder} is part of no cluster yet."
+    remedy_text = (
+        "Give the command that made it again: `raftlog init` with --with for each founder (or with "
+        "`discovery.zookeeper`), `raftlog up`, or `raftlog serve --join`."
     )
 
 

@@ -29,6 +29,7 @@ from raftlog.core.types import (
     Term,
 )
 from raftlog.errors import CorruptFile, DiskFull, FormatUnsupported
+from raftlog.founders import Founder
 from raftlog.image.group_manifest import info_from_manifest, manifest_of
 from raftlog.image.incoming import Incoming, discard_received, install, publish
 from raftlog.image.machine import NO_PROGRESS, Restored, new_machine, restored
@@ -104,7 +105,6 @@ class GroupStore:
         self,
         *,
         folder: DataFolder,
-        voters: tuple[NodeId, ...],
         timing: RaftTiming,
         log_limits: LogLimits,
         random: Random,
@@ -114,11 +114,10 @@ class GroupStore:
         log_type: type[GroupLog] = GroupLog,
         replica_type: Callable[..., Replica] = Replica,
     ) -> None:
-        """`voters` are the controller's. `log_type` and `replica_type` make every log and replica:
-        a simulation gives its own, which are watched."""
+        """`log_type` and `replica_type` make every log and replica: a simulation gives its own,
+        which are watched."""
         self._folder = folder
         self._node = NodeId(folder.identity.node)
-        self._controller_voters = voters
         self._timing = timing
         self._log_limits = log_limits
         self._cache = PayloadCache(log_limits.payload_cache_bytes_max)
@@ -136,18 +135,16 @@ class GroupStore:
         self._told_of(CONTROLLER_GROUP, [self.journal.report.damaged])
 
     def open_all(self) -> list[OpenedGroup | Quarantine]:
-        """The controller's replica, made on the first start, and every group with a folder.
+        """The controller's replica, and every other group with a folder.
 
         A node cannot run without a replica of the controller's group. If its files are damaged, it
         begins to recover at once. Raises `CorruptFile` where there is no other node to get it from,
-        and where the journal of hard states has forgotten what an image proves that it knew.
+        where there are no files, and where the journal of hard states has forgotten what an image
+        proves that it knew.
         """
         groups = self._folder.groups()
         found: list[OpenedGroup | Quarantine] = []
-        if CONTROLLER_GROUP not in groups:
-            found.append(self.replica(CONTROLLER, self.make_group(CONTROLLER)))
-        else:
-            found.append(self.replica(CONTROLLER, self._open_controller()))
+        found.append(self.replica(CONTROLLER, self._open_controller(CONTROLLER_GROUP in groups)))
         found.extend(self._created_group(group) for group in groups if group != CONTROLLER_GROUP)
         return found
 
@@ -157,11 +154,14 @@ class GroupStore:
             if damage is not None:
                 self._tell(DamagePassedOver(group=group, cause=damage.cause))
 
-    def _open_controller(self) -> GroupFiles:
+    def _open_controller(self, exists: bool) -> GroupFiles:
         try:
+            if not exists:
+                location = self.fs.location(self.folder_of(CONTROLLER_GROUP))
+                raise CorruptFile(file=location, position=0, problem="it is missing")
             return self._open_group(CONTROLLER)
         except CorruptFile as damage:
-            if self._controller_voters == (self._node,):
+            if self.decides_alone(CONTROLLER_GROUP, self._folder.identity.first_voters):
                 raise
             self._tell(
                 GroupQuarantined(group=CONTROLLER_GROUP, info=CONTROLLER, cause=damage.cause)
@@ -172,6 +172,19 @@ class GroupStore:
             self.journal.written(write)
         self._tell(GroupRefilling(group=CONTROLLER_GROUP, info=CONTROLLER))
         return self.make_group_again(CONTROLLER, recovery)
+
+    @property
+    def founders(self) -> tuple[Founder, ...]:
+        """Who founded the cluster."""
+        return self._folder.identity.founders
+
+    def decides_alone(self, group: GroupId, made_with: tuple[NodeId, ...]) -> bool:
+        """Is this node the only one that has what the group's log here held? By the latest voters
+        that the journal knows of, or those that the group was made with."""
+        state = self.journal.get(group)
+        if state is None or state.voters is None:
+            return made_with == (self._node,)
+        return {*state.voters.voters, *state.voters.outgoing} == {self._node}
 
     def begin_recovery(self, group: GroupId, lost: LastEntry | None) -> int:
         """Put into the journal that another recovery of the group begins, of a log that ended with
@@ -451,7 +464,7 @@ class GroupStore:
         the log after it. Raises `CorruptFile`: who votes must be known."""
         if found is None:
             if isinstance(info, ControllerInfo):
-                voters = self._controller_voters
+                voters = self._folder.identity.first_voters
             else:
                 voters = info.voters
             # Another node was not there when the group was made: it waits until the log names it.

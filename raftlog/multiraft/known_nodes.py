@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from raftlog.config_hosts import is_address
 from raftlog.core.types import NO_INDEX, LastEntry, LogIndex, NodeId, Term
+from raftlog.founders import Founder
 from raftlog.machines.cluster_nodes import ClusterNodes
 from raftlog.machines.commands import AddNode, Command, RegisterNode, RetireNode, SetDuty
 from raftlog.machines.controller import ControllerMachine
@@ -24,11 +25,13 @@ class KnownNodes(Mapping[NodeId, str]):
     that entry on: its certificate may be stolen, and it could keep the entry from being applied.
     """
 
-    def __init__(self, configured: Mapping[NodeId, str]) -> None:
+    def __init__(self, configured: Mapping[NodeId, str], founders: Iterable[Founder] = ()) -> None:
         """`configured`: what this node was started with. Where it differs it is right, because a
-        person wrote it when machines moved."""
+        person wrote it when machines moved. The stores of `founders` are known before any of
+        them has registered."""
         self._configured = dict(configured)
         self._addresses = dict(configured)
+        self._founding = {each.node: each.store_uuid for each in founders}
         self.observers: frozenset[NodeId] = frozenset()
         """Those of them that are observers: they neither vote nor need to be heard."""
         self.parents: dict[NodeId, tuple[NodeId, ...]] = {}
@@ -113,4 +116,5 @@ class KnownNodes(Mapping[NodeId, str]):
         known = controller.nodes.get(node)
         if known is None and applied_index < self.read_until.index:
             known = self._logged.get(node)
-        return (known.store_uuid or None) if known is not None else None
+        bound = known.store_uuid if known is not None else ""
+        return bound or self._founding.get(node)

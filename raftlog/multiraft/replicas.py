@@ -69,7 +69,7 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         is told of each replica that came into being, `ended` of each that is gone from
         here, before its files are. `journal_changed`: the journal forgot a group, in memory."""
         self._node = node
-        self.nodes = KnownNodes(configured)
+        self.nodes = KnownNodes(configured, store.founders)
         """The cluster's nodes, as far as this one can know."""
         self._store = store
         self._disk = disk
@@ -153,8 +153,10 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         as they are known here to be committed; where none are, by all nodes that may vote. What
         fewer say of deletions and removals may be the word of one that lies."""
         raft = self.of_controller.raft
-        committed = raft.memberships.at(raft.commit_index).membership
-        voters = committed if committed.voters else Membership(tuple(sorted(self.voting_nodes)))
+        known = raft.memberships.at(raft.commit_index).membership
+        if raft.recovering:
+            known = raft.membership  # what it has of the log again may name former voters
+        voters = known if known.voters else Membership(tuple(sorted(self.voting_nodes)))
         return is_quorum(voters, nodes)
 
     @property
@@ -496,7 +498,7 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         info, lost = quarantine.info, quarantine.lost
         if info is None or isinstance(info, ControllerInfo) or lost is None:
             return
-        if len(info.voters) > 1:
+        if not self._store.decides_alone(info.group, info.voters):
             self._refill(info, lost)
 
     def _refill(self, info: CreatedInfo, lost: LastEntry | None) -> None:

@@ -12,7 +12,7 @@ from raftlog.discovery.announcer import Announcement, Announcer
 from raftlog.discovery.entries import (
     VOTERS_MAX,
     ClusterEntry,
-    Founder,
+    FounderEntry,
     LeaderEntry,
     NodeEntry,
     can_be_announced,
@@ -40,7 +40,7 @@ def announcer_of(node: Node) -> Announcer:
                 problem=f"is given, and node {each.node} has the address {each.address!r}",
                 advice="ZooKeeper's entries hold host:port; write an IPv6 address as [::1]:7401.",
             )
-    founders = tuple(Founder(node=each.node, address=each.address, token="") for each in nodes)
+    founders = tuple(map(FounderEntry.of, identity.founders))
     return Announcer(
         node.settings.discovery,
         cluster=ClusterEntry(cluster_id=identity.cluster_id, founders=founders),

@@ -34,7 +34,7 @@ class GroupServices:
         these are the nodes that the cluster began with."""
         status = self._node.group_here(call.group).status()
         return calls.Servers(
-            voters=self._addresses(status.voters or self._node.founders),
+            voters=self._addresses(status.voters or self._founders),
             learners=self._addresses(status.learners),
             observers=self._addresses(sorted(self._node.multiraft.replicas.nodes.observers)),
             leader=status.leader,
@@ -130,7 +130,7 @@ class GroupServices:
                 kind, index = "state_changed", event.index
             case VotersChanged():
                 kind, learners = "voters_changed", event.learners
-                voters = event.voters or self._node.founders
+                voters = event.voters or self._founders
             case _:
                 assert_never(event)
         return calls.GroupEvent(
@@ -142,6 +142,10 @@ class GroupServices:
             voters=self._addresses(voters),
             learners=self._addresses(learners),
         )
+
+    @property
+    def _founders(self) -> tuple[NodeId, ...]:
+        return tuple(each.node for each in self._node.identity.founders)
 
     def _addresses(self, nodes: Iterable[NodeId]) -> tuple[calls.NodeAddress, ...]:
         return tuple(calls.NodeAddress(node, self._address(node)) for node in nodes)

@@ -10,7 +10,7 @@ import resource
 import signal
 import sys
 import uuid
-from collections.abc import Callable, Collection, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -71,7 +71,6 @@ def run_node(
     cluster_id: str,
     node: int,
     addresses: dict[int, str],
-    founders: Collection[int],
     data: Path,
     fs: FileSystem | None = None,
     compaction: str = COMPACTION_PROGRAM,
@@ -80,15 +79,14 @@ def run_node(
     `OSError` if `data` cannot be a folder.
 
     `addresses` names nodes of the cluster, this one included; from the others it hears of the rest.
-    `founders` are those that the cluster began with; that never changes. `fs` is the file system of
-    the folder `data`; None: the real one. `compaction` is the program that compacts beside the
-    node. A disk that fails ends the process at once with `ExitCode.NODE_REFUSED`, a
-    defect of ours with `FAILED`. The log says why.
+    `data` is a store that was made and completed (`raftlog.storage.folder`). `fs` is its file
+    system; None: the real one. `compaction` is the program that compacts beside the node. A disk
+    that fails ends the process at once with `ExitCode.NODE_REFUSED`, a defect of ours with
+    `FAILED`. The log says why.
     """
     assert __debug__, "raftlog serves with its assertions on: do not start it with python -O"
     os.umask(0o077)
     set_core_dumps(wanted=settings.server.core_dumps)
-    data.mkdir(parents=True, exist_ok=True)
     keep_freed_memory()
     collect_seldom()
     _allow_open_files()
@@ -97,14 +95,12 @@ def run_node(
         fs if fs is not None else PosixFileSystem(data),
         cluster_id=cluster_id,
         node=NodeId(node),
-        new_store_uuid=uuid.uuid4().hex,
     )
     peers = {NodeId(peer): address for peer, address in addresses.items()}
     compactor = Compactor(data, settings.storage.compaction_share_max, compaction)
     # A crash of native code (grpc, uvloop) says nothing else of where it happened.
     faulthandler.enable()
-    first = [NodeId(founder) for founder in founders]
-    uvloop.run(_serve(settings, folder, compactor, NodeId(node), peers, first, data))
+    uvloop.run(_serve(settings, folder, compactor, NodeId(node), peers, data))
 
 
 async def _serve(
@@ -113,7 +109,6 @@ async def _serve(
     compactor: Compactor,
     node_id: NodeId,
     addresses: dict[NodeId, str],
-    founders: Sequence[NodeId],
     data: Path,
 ) -> None:
     stop = asyncio.Event()
@@ -133,7 +128,6 @@ async def _serve(
         folder=folder,
         compactor=compactor,
         addresses=addresses,
-        founders=founders,
         channels=channels,
         boot_id=uuid.uuid4().hex,
         fail=fail,

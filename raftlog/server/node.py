@@ -98,18 +98,14 @@ class Node:
         folder: DataFolder,
         compactor: Compactor,
         addresses: Mapping[NodeId, str],
-        founders: Sequence[NodeId],
         channels: PeerChannels,
         boot_id: str,
         fail: Callable[[BaseException], None],
     ) -> None:
-        """`addresses`: nodes to start with; `channels` lead there. Who is no founder waits for a
-        place."""
+        """`addresses`: nodes to start with; `channels` lead there."""
         self.settings = settings
         self.identity = folder.identity
         self.node = NodeId(self.identity.node)
-        self.founders = tuple(sorted(founders))
-        """The nodes that the cluster began with."""
         self.channels = channels
         self.boot_id = boot_id
         self._fail = fail
@@ -140,7 +136,6 @@ class Node:
         chance, timing = random.Random(), settings.raft.timing()
         self._store = GroupStore(
             folder=folder,
-            voters=self.founders,
             timing=timing,
             log_limits=_log_limits(settings.storage),
             random=chance,

@@ -118,7 +118,7 @@ class PlacingServices:
         return calls.PlacementsReply(
             nodes=self._nodes(),
             groups=tuple(groups),
-            founders=self._node.founders,
+            founders=self._node.identity.founders,
             removed=tuple(sorted(controller.nodes.retired)),
         )
 

@@ -181,6 +181,11 @@ class Services:
                 node=call.node, known=", ".join(map(str, sorted(self._node.addresses)))
             )
         self._node.check_leads(self._multiraft.replicas.of_controller)
+        known = self._node.known_store(call.node)
+        if known is not None and known != call.store_uuid:
+            raise errors.IdentityRefused(
+                node=call.node, store_uuid=call.store_uuid, known_store_uuid=known
+            )
         self._node.check_free(call.node, call.address)
         outcome = await self._node.propose(
             self._multiraft.replicas.of_controller,

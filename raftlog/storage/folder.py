@@ -1,7 +1,8 @@
 """A node's data folder: who owns it, which groups it holds, and the lock of its one process.
 
     lock                  taken first, held until the process ends; contains the holder's pid
-    identity              format, cluster id, node id, store_uuid; identity.2 is its second copy
+    identity              format, cluster id, node id, store_uuid, founders; identity.2 is its
+                          second copy
     hard-state.journal    see `hard_state`; hard-state.2.journal is its second copy
     groups/<id>/manifest  what the group is, a text that only the caller interprets; manifest.2
     groups/<id>/*.log     the group's log, created after its manifest
@@ -13,27 +14,42 @@
 
 Identity, manifests and deletions are texts with a checksum, in two copies, so that one damaged byte
 costs none of them. Each is written under another name, synced and renamed, one after the other. A
-new folder gets its identity last, so a folder with an identity is complete. A copy that is damaged
-or missing is written again from the other. Nothing is removed
+copy that is damaged or missing is written again from the other. Nothing is removed
 because it cannot be read: a file that is foreign, of another format or damaged is an error, and
 nothing is changed.
+
+Making a folder and opening it are two things: an empty folder that was taken for a new one would
+have forgotten its votes, or found a second cluster. `make_store` makes it, before it is known in
+which cluster; `complete_store` says which, and who founds it (the *founding record*: it binds each
+founder's store before the first vote). Only then does it open, and only until it has voted can
+either be called again.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 
-from raftlog.core.types import FORMAT_STAMP, GroupId, LogIndex, NodeId
+from raftlog.core.types import (
+    CONTROLLER_GROUP,
+    FORMAT_STAMP,
+    GroupId,
+    LogIndex,
+    NodeId,
+)
 from raftlog.errors import (
     CorruptFile,
     DataFolderForeign,
     DiskFull,
     FormatUnsupported,
     RaftlogError,
+    StoreMissing,
+    StoreUnfinished,
 )
+from raftlog.founders import Founder
 from raftlog.storage.checked_file import TEXT, Copies, damage_of, read_copies, write_copies
 from raftlog.storage.contract import ROOT, FileSystem, Lock
 from raftlog.storage.hard_state import (
@@ -62,8 +78,20 @@ class Identity:
     """The owner of a data folder. `store_uuid` is made with the folder and never reused."""
 
     cluster_id: str
+    """"" until the folder is complete."""
     node: NodeId
     store_uuid: str
+    founders: tuple[Founder, ...] = ()
+    """The cluster's, by node. A node that is none of them, in this store, joined it."""
+
+    @property
+    def first_voters(self) -> tuple[NodeId, ...]:
+        """Those of the controller's group when it was made; () unless this store was there. Another
+        one waits until the group's log names its node: it may have forgotten votes."""
+        own = any(
+            (each.node, each.store_uuid) == (self.node, self.store_uuid) for each in self.founders
+        )
+        return tuple(each.node for each in self.founders) if own else ()
 
 
 def read_identity(fs: FileSystem) -> Identity | None:
@@ -81,6 +109,10 @@ def read_identity(fs: FileSystem) -> Identity | None:
             cluster_id=str(values["cluster_id"]),
             node=NodeId(int(values["node"])),
             store_uuid=str(values["store_uuid"]),
+            founders=tuple(
+                Founder(node=NodeId(int(node)), address=str(address), store_uuid=str(store_uuid))
+                for node, address, store_uuid in values["founders"]
+            ),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         problem = f"it is not an identity: {error!r}"
@@ -96,22 +128,23 @@ class DataFolder:
         self.identity = identity
 
     @classmethod
-    def open(
-        cls, fs: FileSystem, *, cluster_id: str, node: NodeId, new_store_uuid: str
-    ) -> DataFolder:
-        """Lock the folder and check its owner. An empty one is initialised with `new_store_uuid`.
+    def open(cls, fs: FileSystem, *, cluster_id: str, node: NodeId) -> DataFolder:
+        """Lock the folder, which was completed, and check its owner.
 
-        Raises `DataFolderLocked`, `DataFolderForeign` (it belongs to another cluster or node, or
-        has no identity but files that are not ours), `FormatUnsupported`, `CorruptFile`,
-        `DiskFailed`.
+        Raises `DataFolderLocked`, `StoreMissing` (there is none), `StoreUnfinished` (it was made
+        and never completed), `DataFolderForeign` (it belongs to another cluster or node, or has no
+        identity but files that are not ours), `FormatUnsupported`, `CorruptFile`, `DiskFailed`.
         """
-        fs.make_folder(ROOT)
+        if not fs.exists(ROOT):
+            raise StoreMissing(folder=fs.location(ROOT), node=node)
         lock = fs.lock(LOCK_NAME)
         try:
             identity = read_identity(fs)
             if identity is None:
-                identity = Identity(cluster_id=cluster_id, node=node, store_uuid=new_store_uuid)
-                _make(fs, identity)
+                _check_unused(fs, node)
+                raise StoreMissing(folder=fs.location(ROOT), node=node)
+            if not identity.cluster_id:
+                raise StoreUnfinished(folder=fs.location(ROOT), node=node)
             _check_owner(fs, identity, cluster_id, node)
             if not fs.exists(GROUPS_FOLDER):
                 location = fs.location(GROUPS_FOLDER)
@@ -140,11 +173,8 @@ class DataFolder:
         A group that has a manifest keeps its folder and log and gets the new manifest. The caller
         creates the log (`GroupLog.create`), also if a crash came between the two steps.
         """
-        folder = self.group_folder(group)
-        self.fs.make_folder(folder)
-        self.fs.sync_folder(GROUPS_FOLDER)
-        _write_text(self.fs, _manifest_path(group), manifest)
-        return folder
+        _create_group(self.fs, group, manifest)
+        return self.group_folder(group)
 
     def manifest(self, group: GroupId) -> str:
         """The text given to `create_group`. Raises `CorruptFile`, `FormatUnsupported`."""
@@ -249,8 +279,90 @@ def _bytes_in(fs: FileSystem, folder: str) -> int:
     return byte_count
 
 
-def _make(fs: FileSystem, identity: Identity) -> None:
-    """Fill a folder that is empty or that a crash left half made. The identity is written last."""
+def make_store(fs: FileSystem, *, node: NodeId, new_store_uuid: str) -> Identity:
+    """Make the node's store in an empty folder, or find the one that an earlier call made there and
+    that has never voted. Durable when this returns.
+
+    Raises `DataFolderLocked`, `DataFolderForeign` (it is another node's, has voted, or holds files
+    that are not ours), `FormatUnsupported`, `CorruptFile`, `DiskFailed`, `DiskFull`.
+    """
+    fs.make_folder(ROOT)
+    with _locked(fs):
+        found = read_identity(fs)
+        if found is not None:
+            _check_new(fs, found, node)
+            return found
+        _check_unused(fs, node)
+        fs.make_folder(GROUPS_FOLDER)
+        HardStateJournal.open(fs, ROOT).close()
+        made = Identity(cluster_id="", node=node, store_uuid=new_store_uuid)
+        _write_identity(fs, made)  # last: with it the folder is whole
+        return made
+
+
+def complete_store(
+    fs: FileSystem, *, cluster_id: str, node: NodeId, founders: Sequence[Founder], manifest: str
+) -> Identity:
+    """Say which cluster the store is of, and who founded it. `manifest` is that of the controller's
+    group, which exists from now on. Durable when this returns.
+
+    Raises as `make_store`, and `StoreMissing`.
+    """
+    if not fs.exists(ROOT):
+        raise StoreMissing(folder=fs.location(ROOT), node=node)
+    with _locked(fs):
+        found = read_identity(fs)
+        if found is None:
+            raise StoreMissing(folder=fs.location(ROOT), node=node)
+        _check_new(fs, found, node)
+        _create_group(fs, CONTROLLER_GROUP, manifest)
+        by_node = tuple(sorted(founders, key=lambda founder: founder.node))
+        identity = replace(found, cluster_id=cluster_id, founders=by_node)
+        _write_identity(fs, identity)
+        return identity
+
+
+@contextmanager
+def _locked(fs: FileSystem) -> Iterator[None]:
+    lock = fs.lock(LOCK_NAME)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _check_new(fs: FileSystem, found: Identity, node: NodeId) -> None:
+    """Raises `DataFolderForeign` unless the store is the node's, and no node has ever run from it.
+    One that did has a hard state: nothing is done without."""
+    served = bool(read_states(fs, ROOT)[0])
+    if found.node != node or served:
+        raise DataFolderForeign(
+            folder=fs.location(ROOT),
+            found=f"node {found.node}" + (f" of cluster {found.cluster_id}" if served else ""),
+            wanted=f"node {node} of a cluster that is still to be founded or joined",
+        )
+
+
+def _write_identity(fs: FileSystem, identity: Identity) -> None:
+    text = {
+        "format": FORMAT_STAMP,
+        "cluster_id": identity.cluster_id,
+        "node": identity.node,
+        "store_uuid": identity.store_uuid,
+        "founders": [[each.node, each.address, each.store_uuid] for each in identity.founders],
+    }
+    _write_text(fs, IDENTITY_NAME, json.dumps(text, indent=2) + "\n")
+
+
+def _create_group(fs: FileSystem, group: GroupId, manifest: str) -> None:
+    fs.make_folder(f"{GROUPS_FOLDER}/{group}")
+    fs.sync_folder(GROUPS_FOLDER)
+    _write_text(fs, _manifest_path(group), manifest)
+
+
+def _check_unused(fs: FileSystem, node: NodeId) -> None:
+    """Raises `DataFolderForeign` or `CorruptFile` where a folder without an identity is neither
+    empty nor left by a crash while it was made."""
     ours = {LOCK_NAME, GROUPS_FOLDER, IDENTITY_NAME + NEW_FILE_ENDING, "lost+found"}
     ours |= {name for name in fs.list(ROOT) if name.startswith(JOURNAL_COPIES)}
     strange = [name for name in fs.list(ROOT) if name not in ours]
@@ -260,21 +372,12 @@ def _make(fs: FileSystem, identity: Identity) -> None:
         raise DataFolderForeign(
             folder=fs.location(ROOT),
             found=f"nobody that is known: it has {strange[0]!r} and no file {IDENTITY_NAME!r}",
-            wanted=f"node {identity.node} of cluster {identity.cluster_id}",
+            wanted=f"node {node}",
         )
     if journal_exists(fs, ROOT) and read_states(fs, ROOT)[0]:
         raise CorruptFile(
             file=fs.location(IDENTITY_NAME), position=0, problem="it is missing, but votes exist"
         )
-    fs.make_folder(GROUPS_FOLDER)
-    HardStateJournal.open(fs, ROOT).close()
-    text = {
-        "format": FORMAT_STAMP,
-        "cluster_id": identity.cluster_id,
-        "node": identity.node,
-        "store_uuid": identity.store_uuid,
-    }
-    _write_text(fs, IDENTITY_NAME, json.dumps(text, indent=2) + "\n")
 
 
 def _check_owner(fs: FileSystem, identity: Identity, cluster_id: str, node: NodeId) -> None:

@@ -24,7 +24,16 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from raftlog.core.types import NO_NODE, GroupId, HardState, LastEntry, LogIndex, NodeId, Term
+from raftlog.core.types import (
+    NO_NODE,
+    GroupId,
+    HardState,
+    LastEntry,
+    LogIndex,
+    NodeId,
+    Term,
+    VotersAt,
+)
 from raftlog.errors import CorruptFile, FormatUnsupported
 from raftlog.storage.checked_file import damage_of
 from raftlog.storage.contract import File, FileSystem
@@ -59,6 +68,10 @@ _RECOVERY = 2
 """The number of a group's recovery, in the place of the term. It follows on the group's put."""
 _LOST = 3
 """The term and index of the last entry of a log that is lost. It follows on the recovery."""
+_VOTERS = 4
+"""The index of the log's latest membership, in the place of the term."""
+_VOTER = 5
+"""A voter of it; 1 in the place of the vote: a former one, which counts still."""
 _RESERVE_BYTES = 64 * 1024
 _COMPACT_BYTES_MIN = 256 * 1024
 _COMPACT_FACTOR = 4
@@ -150,6 +163,8 @@ class HardStateJournal:
         self.durable_ticket = 0
         self._written_ticket = 0
         self._frames = 0
+        self._live_bytes = 0
+        """Of the records that the last rewrite wrote."""
         self._replaced: tuple[Segment, ...] = ()
         self._segments: tuple[Segment, ...] = ()
         """Of the copies, with the same frames at the same positions."""
@@ -280,8 +295,7 @@ class HardStateJournal:
 
     def _compact_bytes(self) -> int:
         """The size at which the file is rewritten: a few times what it holds after a rewrite."""
-        live = 2 * len(self._states) * _RECORD.size
-        return max(_COMPACT_BYTES_MIN, _COMPACT_FACTOR * live)
+        return max(_COMPACT_BYTES_MIN, _COMPACT_FACTOR * self._live_bytes)
 
     def _plan_rewrite(self) -> LogWrite:
         """New files with every state. Each takes the old one's name once it is durable."""
@@ -291,7 +305,9 @@ class HardStateJournal:
         )
         self._frames = 0
         pieces = [Piece(segment, file=None) for segment in self._segments]
-        self._add_frame(pieces, self._encode(sorted(self._states)))
+        records = self._encode(sorted(self._states))
+        self._live_bytes = len(records)
+        self._add_frame(pieces, records)
         for segment in self._segments:
             # It gets its name only when all of this is durable, so the marker is true by then.
             segment.synced = segment.end
@@ -336,6 +352,10 @@ class HardStateJournal:
                     records.append(_RECORD.pack(_RECOVERY, group, state.recovery, 0))
                 if state.lost is not None:
                     records.append(_RECORD.pack(_LOST, group, state.lost.term, state.lost.index))
+                if state.voters is not None:
+                    records.append(_RECORD.pack(_VOTERS, group, state.voters.since, 0))
+                    for kind, nodes in enumerate(state.voters[1:]):
+                        records += [_RECORD.pack(_VOTER, group, node, kind) for node in nodes]
         return b"".join(records)
 
 
@@ -386,9 +406,15 @@ def read_states(fs: FileSystem, folder: str) -> tuple[dict[GroupId, HardState], 
     for copy, _ in found:
         for group, state in copy.items():
             # Of two states of a group one was put after the other.
-            states[group] = max(state, states.get(group, state))
+            states[group] = max(state, states.get(group, state), key=_age)
     report = max((report for _, report in found), key=lambda each: each.torn_bytes)
     return states, replace(report, groups=len(states), damaged=damaged)
+
+
+def _age(state: HardState) -> tuple[int, int, int, int]:
+    """Rises with each state that is put after another one of the group. Of voters that were taken
+    back in a term nothing was answered before both copies had that."""
+    return (*state[:3], state.voters.since if state.voters is not None else 0)
 
 
 def _read_copy(fs: FileSystem, path: str) -> tuple[dict[GroupId, HardState], JournalReport]:
@@ -428,16 +454,23 @@ def _check(file: File, frame: PlacedFrame, count: int) -> None:
 
 def _replay(file: File, frame: PlacedFrame, states: dict[GroupId, HardState]) -> None:
     records = file.read_at(frame.position + FRAME_HEADER_BYTES, frame.header.command_length)
-    for kind, group, term, vote in _RECORD.iter_unpack(records):
+    for kind, number, first, second in _RECORD.iter_unpack(records):
+        group = GroupId(number)
+        state = states.get(group)
         if kind == _PUT:
-            states[GroupId(group)] = HardState(Term(term), NodeId(vote))
-        elif kind == _RECOVERY and group in states:
-            states[GroupId(group)] = states[GroupId(group)]._replace(recovery=term)
-        elif kind == _LOST and group in states:
-            lost = LastEntry(Term(term), LogIndex(vote))
-            states[GroupId(group)] = states[GroupId(group)]._replace(lost=lost)
+            states[group] = HardState(Term(first), NodeId(second))
         elif kind == _FORGET:
-            states.pop(GroupId(group), None)
+            states.pop(group, None)
+        elif state is not None and kind == _RECOVERY:
+            states[group] = state._replace(recovery=first)
+        elif state is not None and kind == _LOST:
+            states[group] = state._replace(lost=LastEntry(Term(first), LogIndex(second)))
+        elif state is not None and kind == _VOTERS:
+            states[group] = state._replace(voters=VotersAt(LogIndex(first), ()))
+        elif state is not None and state.voters is not None and kind == _VOTER:
+            since, *sets = state.voters
+            sets[min(second, 1)] += (NodeId(first),)
+            states[group] = state._replace(voters=VotersAt(since, *sets))
         else:
             raise CorruptFile(
                 file=file.path,

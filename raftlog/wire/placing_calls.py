@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from raftlog.core.types import GroupId, NodeId
+from raftlog.founders import Founder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +85,7 @@ class PlacementsReply:
     """Every node."""
     groups: tuple[GroupPlace, ...]
     """Every group, the controller's first."""
-    founders: tuple[NodeId, ...]
+    founders: tuple[Founder, ...]
     """The nodes that the cluster began with."""
     removed: tuple[NodeId, ...] = ()
     """The ids of nodes that were removed permanently."""

@@ -694,6 +694,16 @@ class NodePlaces(_message.Message):
     level: int
     def __init__(self, node: _Optional[int] = ..., address: _Optional[str] = ..., rack: _Optional[str] = ..., registered: _Optional[bool] = ..., draining: _Optional[bool] = ..., leaving: _Optional[bool] = ..., observer: _Optional[bool] = ..., parents: _Optional[_Iterable[int]] = ..., level: _Optional[int] = ...) -> None: ...
 
+class Founder(_message.Message):
+    __slots__ = ("node", "address", "store_uuid")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    STORE_UUID_FIELD_NUMBER: _ClassVar[int]
+    node: int
+    address: str
+    store_uuid: str
+    def __init__(self, node: _Optional[int] = ..., address: _Optional[str] = ..., store_uuid: _Optional[str] = ...) -> None: ...
+
 class GroupPlace(_message.Message):
     __slots__ = ("group", "topic", "voters", "former", "generation", "reached")
     GROUP_FIELD_NUMBER: _ClassVar[int]
@@ -718,9 +728,9 @@ class PlacementsReply(_message.Message):
     REMOVED_FIELD_NUMBER: _ClassVar[int]
     nodes: _containers.RepeatedCompositeFieldContainer[NodePlaces]
     groups: _containers.RepeatedCompositeFieldContainer[GroupPlace]
-    founders: _containers.RepeatedScalarFieldContainer[int]
+    founders: _containers.RepeatedCompositeFieldContainer[Founder]
     removed: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, nodes: _Optional[_Iterable[_Union[NodePlaces, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupPlace, _Mapping]]] = ..., founders: _Optional[_Iterable[int]] = ..., removed: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, nodes: _Optional[_Iterable[_Union[NodePlaces, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupPlace, _Mapping]]] = ..., founders: _Optional[_Iterable[_Union[Founder, _Mapping]]] = ..., removed: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CreateTopicCall(_message.Message):
     __slots__ = ("name", "incarnation", "schema", "if_not_exists", "settings", "replicas")

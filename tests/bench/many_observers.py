@@ -15,8 +15,8 @@ from raftlog.config import Settings, load
 from raftlog.core.types import NodeId
 from raftlog.server import main as server
 from raftlog.server.compactor import Compactor
-from raftlog.storage.folder import DataFolder
 from raftlog.storage.posix import PosixFileSystem
+from tests.stores import opened_folder
 
 
 async def observe(
@@ -27,14 +27,11 @@ async def observe(
         for node in (each for each in addresses if each >= first):
             data = folder / f"{node}"
             data.mkdir()
-            opened = DataFolder.open(
-                PosixFileSystem(data),
-                cluster_id=cluster_id,
-                node=node,
-                new_store_uuid=uuid.uuid4().hex,
+            opened = opened_folder(
+                PosixFileSystem(data), node, (), cluster_id=cluster_id, store_uuid=uuid.uuid4().hex
             )
             compactor = Compactor(data, settings.storage.compaction_share_max)
-            serving = server._serve(settings, opened, compactor, node, addresses, (), data)
+            serving = server._serve(settings, opened, compactor, node, addresses, data)
             nodes.create_task(serving)
             await _listens(addresses[node])
 

@@ -20,12 +20,11 @@ from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.replica import Applied, Replica
 from raftlog.storage.contract import FileSystem
-from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
 from raftlog.wire.codec import encode_command
+from tests.stores import opened_folder
 
 CLUSTER_ID = "golden"
-STORE = "5" * 32
 NODE = NodeId(1)
 
 
@@ -50,10 +49,9 @@ class OneNode:
         self._todo: deque[Callable[[], None]] = deque()
         timing = RaftTiming()
         random = Random(1)
-        folder = DataFolder.open(fs, cluster_id=CLUSTER_ID, node=NODE, new_store_uuid=STORE)
+        folder = opened_folder(fs, NODE, (NODE,), cluster_id=CLUSTER_ID)
         store = GroupStore(
             folder=folder,
-            voters=(NODE,),
             timing=timing,
             log_limits=LogLimits(segment_bytes_max=16_384, preallocate_bytes=0),
             random=random,

@@ -32,7 +32,6 @@ from raftlog.multiraft.image_pins import ImagePins
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.records.batch_codec import decode_batch
 from raftlog.replica import Budget
-from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
 from raftlog.wire.batch import EncodedBatch
 from raftlog.wire.codec import encode_command
@@ -41,6 +40,7 @@ from tests.core.member import TIMING, Shortest
 from tests.machines.scenes import TOPIC, key, reference
 from tests.multiraft.test_disk import Driver as DiskDriver
 from tests.storage.memory import MemoryFileSystem
+from tests.stores import opened_folder
 
 PIN_TICKS = 50
 SEGMENT_BYTES = 500
@@ -139,10 +139,9 @@ class Scene:
 
     def open(self) -> None:
         self.driver = Driver()
-        folder = DataFolder.open(self.fs, cluster_id="c", node=NodeId(1), new_store_uuid="s")
+        folder = opened_folder(self.fs, 1, (1,))
         self.store = GroupStore(
             folder=folder,
-            voters=(NodeId(1),),
             timing=TIMING,
             log_limits=LogLimits(segment_bytes_max=self.segment_bytes, preallocate_bytes=0),
             random=Shortest(),

@@ -32,12 +32,12 @@ from raftlog.machines.group_info import CONTROLLER
 from raftlog.multiraft.groups import GroupStore
 from raftlog.multiraft.leader_moves import LeaderLimits
 from raftlog.multiraft.local_replica import LocalReplica
-from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
 from raftlog.wire.codec import encode_command
 from tests.multiraft.compaction_scene import topic_of
 from tests.multiraft.test_refused_messages import NODES, started
 from tests.storage.memory import MemoryFileSystem
+from tests.stores import opened_folder
 
 ONE, TWO, THREE = NODES
 TIMING = RaftTiming()
@@ -48,10 +48,9 @@ TICKS_MAX = 200
 def disk_of_topics(count: int, node: NodeId = ONE) -> MemoryFileSystem:
     """The node's disk with so many topics, of groups 1 and so on, whose logs are empty."""
     disk = MemoryFileSystem(Random(1))
-    folder = DataFolder.open(disk, cluster_id="c", node=node, new_store_uuid=f"store-{node}")
+    folder = opened_folder(disk, node, NODES)
     store = GroupStore(
         folder=folder,
-        voters=NODES,
         timing=TIMING,
         log_limits=LogLimits(preallocate_bytes=0),
         random=Random(1),

@@ -32,12 +32,12 @@ from raftlog.multiraft.catch_up_budget import CatchUpLimits
 from raftlog.multiraft.effects import EntryDamaged, MultiRaftEvent
 from raftlog.multiraft.groups import GroupStore
 from raftlog.multiraft.multiraft import MultiRaft
-from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.read import LogRead
 from raftlog.storage.write import LogWrite
 from tests.multiraft.resting import RESTING
 from tests.storage.memory import MemoryFileSystem
+from tests.stores import opened_folder
 
 NODE, BEHIND, OTHER = NodeId(1), NodeId(2), NodeId(3)
 BODY_BYTES = 1_000
@@ -103,11 +103,10 @@ class Scene:
 
     def __init__(self, entries: int = 40, bytes_per_s: int = 1 << 40) -> None:
         self.disk = MemoryFileSystem(Random(1))
-        folder = DataFolder.open(self.disk, cluster_id="c", node=NODE, new_store_uuid="s")
+        folder = opened_folder(self.disk, NODE, (NODE, BEHIND, OTHER))
         self.driver = Driver()
         store = GroupStore(
             folder=folder,
-            voters=(NODE, BEHIND, OTHER),
             timing=TIMING,
             log_limits=LogLimits(preallocate_bytes=0),
             random=Random(1),

@@ -15,7 +15,6 @@ from raftlog.multiraft.effects import GroupQuarantined, GroupRefilling, ImageIns
 from raftlog.multiraft.groups import GroupStore
 from raftlog.multiraft.image_fetch import ImageLimits
 from raftlog.multiraft.multiraft import MultiRaft
-from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
 from tests.multiraft.compaction_scene import topic_of
 from tests.multiraft.leading import disk_of_topics, first_entries
@@ -23,6 +22,7 @@ from tests.multiraft.test_image_fetch import Wire
 from tests.multiraft.test_quarantine import flip
 from tests.multiraft.test_refused_messages import NODES, Driver, follower, started
 from tests.storage.memory import MemoryFileSystem
+from tests.stores import opened_folder
 
 GROUP, HERE, SOURCE = GroupId(1), NodeId(1), NodeId(2)
 FOLDER = "groups/1"
@@ -32,10 +32,9 @@ ROUND_TICKS = ImageLimits().pin_ticks
 
 def disk_of_an_empty_topic() -> MemoryFileSystem:
     disk = MemoryFileSystem(Random(1))
-    folder = DataFolder.open(disk, cluster_id="c", node=HERE, new_store_uuid="store-1")
+    folder = opened_folder(disk, HERE, NODES)
     store = GroupStore(
         folder=folder,
-        voters=NODES,
         timing=RaftTiming(),
         log_limits=LogLimits(preallocate_bytes=0),
         random=Random(1),

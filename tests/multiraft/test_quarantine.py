@@ -42,12 +42,12 @@ from raftlog.multiraft.effects import (
 )
 from raftlog.multiraft.groups import GroupStore, OpenedGroup
 from raftlog.multiraft.multiraft import MultiRaft
-from raftlog.storage.folder import DataFolder
 from raftlog.storage.frames import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES
 from raftlog.storage.limits import LogLimits
 from raftlog.wire.codec import encode_command
 from tests.multiraft.test_refused_messages import NODES, Driver, follower, heartbeat
 from tests.storage.memory import MemoryFileSystem
+from tests.stores import opened_folder
 
 SCHEMA = Schema(version=1, fields=(Field(id=1, name="number", type="bigint", nullable=True),))
 
@@ -72,14 +72,14 @@ def disk_of_two_topics(
     voters: tuple[NodeId, ...] = NODES,
     promised: int = 1,
     logged: Sequence[tuple[EntryKind, Payload]] = (NOOP, NOOP, NOOP),
+    founders: Sequence[int] = NODES,
 ) -> MemoryFileSystem:
     """A node's folder with topics 1 and 2, the entries `logged` of term 1 in each log. The node has
     voted in the term `promised`."""
     disk = MemoryFileSystem(Random(1))
-    folder = DataFolder.open(disk, cluster_id="c", node=NodeId(1), new_store_uuid="store-1")
+    folder = opened_folder(disk, 1, founders)
     store = GroupStore(
         folder=folder,
-        voters=NODES,
         timing=RaftTiming(),
         log_limits=LogLimits(preallocate_bytes=0),
         random=Random(1),
@@ -290,13 +290,12 @@ def test_a_damaged_command_in_the_controllers_log_is_found_before_it_is_replayed
 
 
 def damaged_controller(founder: int) -> GroupStore:
-    """Node 1's, in a cluster that this node founded alone."""
-    disk = disk_of_two_topics()
+    """Node 1's, in a cluster that `founder` founded alone."""
+    disk = disk_of_two_topics(founders=(founder,))
     flip(disk, "groups/0/00000000000000000001.log", 8)
-    folder = DataFolder.open(disk, cluster_id="c", node=NodeId(1), new_store_uuid="store-1")
+    folder = opened_folder(disk, 1, (founder,))
     return GroupStore(
         folder=folder,
-        voters=(NodeId(founder),),
         timing=RaftTiming(),
         log_limits=LogLimits(),
         random=Random(1),

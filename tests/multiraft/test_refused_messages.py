@@ -14,11 +14,11 @@ from raftlog.machines.commands import ReportPlacement
 from raftlog.multiraft.effects import BackgroundRead, MultiRaftEvent, PeerMessagesRefused
 from raftlog.multiraft.groups import GroupStore
 from raftlog.multiraft.multiraft import MultiRaft
-from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.write import LogWrite
 from tests.multiraft.resting import RESTING
 from tests.storage.memory import MemoryFileSystem
+from tests.stores import opened_folder
 
 NODES = (NodeId(1), NodeId(2), NodeId(3))
 
@@ -94,11 +94,10 @@ class Driver:
 
 def started(disk: MemoryFileSystem, *, node: int = 1, **limits: Any) -> tuple[MultiRaft, Driver]:
     """A node over the disk, in a cluster whose voters are `NODES`. It has heard nobody yet."""
-    folder = DataFolder.open(disk, cluster_id="c", node=node, new_store_uuid=f"store-{node}")
+    folder = opened_folder(disk, node, NODES)
     driver = Driver()
     store = GroupStore(
         folder=folder,
-        voters=NODES,
         timing=RaftTiming(),
         log_limits=LogLimits(preallocate_bytes=0),
         random=Random(1),

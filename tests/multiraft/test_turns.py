@@ -27,12 +27,12 @@ from raftlog.machines.schema import Field, Schema
 from raftlog.multiraft.effects import MultiRaftEvent
 from raftlog.multiraft.groups import GroupStore
 from raftlog.multiraft.multiraft import APPLY_ENTRIES_MAX, TURN_ENTRIES_MAX, MultiRaft
-from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.read import LogRead
 from raftlog.storage.write import LogWrite
 from tests.multiraft.resting import RESTING
 from tests.storage.memory import MemoryFileSystem
+from tests.stores import opened_folder
 
 NODES = (NodeId(1), NodeId(2), NodeId(3))
 TURN_US = 1_000
@@ -97,11 +97,10 @@ class Scene:
 
     def __init__(self, *, groups: int, entries: int, look_us: int) -> None:
         fs = MemoryFileSystem(Random(1))
-        folder = DataFolder.open(fs, cluster_id="c", node=1, new_store_uuid="s")
+        folder = opened_folder(fs, 1, NODES)
         self.driver = Driver(look_us)
         store = GroupStore(
             folder=folder,
-            voters=NODES,
             timing=TIMING,
             log_limits=LogLimits(preallocate_bytes=0),
             random=Random(1),

@@ -20,7 +20,6 @@ from raftlog.server.meters import Meters
 from raftlog.server.node import Node
 from raftlog.server.rights import Rights
 from raftlog.server.services import Services
-from raftlog.storage.folder import DataFolder
 from raftlog.storage.posix import PosixFileSystem
 from raftlog.transport.peer_channels import PeerChannels
 from raftlog.wire.calls import OPEN_KV, READ_KEYS
@@ -29,6 +28,7 @@ from raftlog.wire.kv_calls import KeysReply, KvReply
 from tests.client.answering import serving, unary
 from tests.client.test_doubts import KEYS, STORE
 from tests.client.test_pages import ENDLESS_KEYS, keys
+from tests.stores import opened_folder
 
 HERE, LIAR = NodeId(1), NodeId(2)
 
@@ -40,12 +40,9 @@ async def a_node(data: Path, liar: str) -> AsyncIterator[Services]:
     failures: list[BaseException] = []
     node = Node(
         settings=settings,
-        folder=DataFolder.open(
-            PosixFileSystem(data), cluster_id="c", node=HERE, new_store_uuid="s"
-        ),
+        folder=opened_folder(PosixFileSystem(data), HERE, (HERE, LIAR)),
         compactor=Compactor(data, settings.storage.compaction_share_max),
         addresses={HERE: "127.0.0.1:1", LIAR: liar},
-        founders=(HERE, LIAR),
         channels=PeerChannels("c", None, 0),
         boot_id="b",
         fail=failures.append,

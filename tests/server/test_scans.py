@@ -43,13 +43,13 @@ from raftlog.server.node import Node
 from raftlog.server.placing import PlacingServices
 from raftlog.server.rights import Rights
 from raftlog.server.services import Services
-from raftlog.storage.folder import DataFolder
 from raftlog.storage.log import GroupLog
 from raftlog.transport.peer_channels import PeerChannels
 from raftlog.wire import calls, group_calls, kv_calls
 from raftlog.wire.codec import decode_description, encode_reply
 from tests.multiraft.compaction_scene import Scene, topic_of
 from tests.storage.memory import MemoryFileSystem
+from tests.stores import opened_folder
 
 ONE = NodeId(1)
 TOPIC = topic_of(1)
@@ -95,10 +95,9 @@ async def served(disk: MemoryFileSystem, work: Work) -> None:
     failed: list[BaseException] = []
     node = Node(
         settings=Settings(),
-        folder=DataFolder.open(disk, cluster_id="c", node=ONE, new_store_uuid="s"),
+        folder=opened_folder(disk, ONE, [ONE]),
         compactor=Compactor(Path("unused"), 1),
         addresses={ONE: "127.0.0.1:1"},
-        founders=[ONE],
         channels=PeerChannels("c", None, 0),
         boot_id="boot",
         fail=failed.append,

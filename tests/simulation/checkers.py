@@ -143,6 +143,8 @@ class GroupChecker:
         """What a replica held durably before its log was damaged, while it recovers. It votes as if
         it had it, or not at all."""
         self.promised: dict[NodeId, HardState] = {}
+        self.voters_known: dict[NodeId, int] = {}
+        """The index of the latest membership that each node was seen to know without its log."""
         self.votes: dict[tuple[NodeId, int], NodeId] = {}
         self.acknowledgements = 0
         self.changed: set[NodeId] = set()
@@ -402,7 +404,7 @@ class Checker:
         seen.glance = glance
         before, seen.moment = seen.moment, invariants.check(seen.moment, raft)
         written = raft.memberships.latest_index
-        if written > view.replica.log.last_index:
+        if view.replica.log.last_index < written <= raft.log.last_index:
             latest = raft.memberships.latest
             self.group(view.group).decided(written, raft.log.term_at(written), latest)
         # With a commit a change may have been completed: what decided was there before.
@@ -657,7 +659,8 @@ class Checker:
             )
         if known is None:
             truth.votes[(node.node, promise.term)] = promise.vote
-            durable = durable_state(node.disk, view.group)._replace(recovery=0, lost=None)
+            state = durable_state(node.disk, view.group)
+            durable = state._replace(recovery=0, lost=None, voters=None)
             if durable < promise or (durable.term == promise.term and durable != promise):
                 truth.fail(
                     Promise.DURABLE_VOTES,
@@ -684,4 +687,19 @@ class Checker:
             truth.fail(
                 Promise.DURABLE_ACKNOWLEDGEMENTS,
                 f"node {node.node} acknowledges {index}, its disk ends at {disk.last_index}",
+            )
+        self._knows_voters(node, view, index)
+
+    def _knows_voters(self, node: SimulatedNode, view: ReplicaView, index: int) -> None:
+        """Does the node that acknowledges `index` know who decides, should it lose the log?"""
+        truth, memberships = self.group(view.group), view.replica.raft.memberships
+        since = memberships.latest_index
+        if since > index or truth.voters_known.get(node.node) == since:
+            return
+        truth.voters_known[node.node] = since
+        voters = durable_state(node.disk, view.group).voters
+        if voters != memberships.voters_at:
+            truth.fail(
+                Promise.DURABLE_ACKNOWLEDGEMENTS,
+                f"node {node.node} acknowledges {index}, without the log it would know {voters}",
             )

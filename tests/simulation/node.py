@@ -36,7 +36,6 @@ from raftlog.multiraft.groups import GroupStore, OpenedGroup
 from raftlog.multiraft.limits import MultiRaftLimits
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.multiraft.multiraft import MultiRaft
-from raftlog.storage.folder import DataFolder
 from raftlog.storage.frames import FRAME_HEADER_BYTES, Purpose
 from raftlog.storage.recovery import FrameWalk, read_segment_header
 from raftlog.storage.reopen import segment_names
@@ -48,6 +47,7 @@ from tests.simulation.network import Network
 from tests.simulation.simulator import Simulator
 from tests.simulation.swarm import Settings
 from tests.simulation.watched import WatchedReplica
+from tests.stores import opened_folder
 
 T = TypeVar("T")
 
@@ -183,15 +183,15 @@ class SimulatedNode:
         self._later(self._random.randrange(self._tick_us), self._tick)
 
     def _open(self) -> MultiRaft:
-        self._folder = DataFolder.open(
+        self._folder = opened_folder(
             self.disk.fs,
+            self.node,
+            self.voters,
             cluster_id=CLUSTER_ID,
-            node=self.node,
-            new_store_uuid=self.store,
+            store_uuid=self.store,
         )
         store = GroupStore(
             folder=self._folder,
-            voters=self.voters,
             timing=self._settings.timing,
             log_limits=self._settings.log_limits,
             random=self._random,

@@ -9,13 +9,23 @@ from random import Random
 
 import pytest
 
-from raftlog.core.types import FORMAT_STAMP, GroupId, HardState, LogIndex, NodeId, Term
+from raftlog.core.types import (
+    CONTROLLER_GROUP,
+    FORMAT_STAMP,
+    GroupId,
+    HardState,
+    LogIndex,
+    NodeId,
+    Term,
+)
 from raftlog.errors import (
     CorruptFile,
     DataFolderForeign,
     DataFolderLocked,
     FormatUnsupported,
     RaftlogError,
+    StoreMissing,
+    StoreUnfinished,
 )
 from raftlog.storage.checked_file import (
     TEXT,
@@ -25,34 +35,86 @@ from raftlog.storage.checked_file import (
     write_copies,
 )
 from raftlog.storage.contract import FileSystem
-from raftlog.storage.folder import DataFolder, Identity, read_identity
+from raftlog.storage.folder import (
+    DataFolder,
+    Identity,
+    complete_store,
+    make_store,
+    read_identity,
+)
 from raftlog.storage.hard_state import JOURNAL_COPIES
 from raftlog.storage.log import GroupLog
 from raftlog.storage.posix import PosixFileSystem
 from tests.storage.disks import SMALL, content, entries, files_of, flipped, write
 from tests.storage.memory import MemoryFileSystem
+from tests.stores import founders, opened_folder
 
 MANIFEST = '{"name": "flights", "schema": "größe"}'
 
 
+FOUNDERS = (1, 2, 3)
+
+
 def opened(
-    disk: FileSystem, *, cluster_id: str = "c1", node: int = 2, new_store_uuid: str = "u1"
+    disk: FileSystem, *, cluster_id: str = "c1", node: int = 2, store_uuid: str = ""
 ) -> DataFolder:
-    return DataFolder.open(
-        disk, cluster_id=cluster_id, node=NodeId(node), new_store_uuid=new_store_uuid
-    )
+    return opened_folder(disk, node, FOUNDERS, cluster_id=cluster_id, store_uuid=store_uuid)
 
 
-def test_an_empty_folder_gets_an_identity_and_keeps_it(empty_disk: FileSystem) -> None:
+def test_a_store_is_made_completed_and_keeps_its_identity(empty_disk: FileSystem) -> None:
     assert read_identity(empty_disk) is None
-    identity = Identity(cluster_id="c1", node=NodeId(2), store_uuid="u1")
-    folder = opened(empty_disk)
+    made = make_store(empty_disk, node=NodeId(2), new_store_uuid="store-2")
+    assert made == Identity(cluster_id="", node=NodeId(2), store_uuid="store-2")
+    with pytest.raises(StoreUnfinished):
+        DataFolder.open(empty_disk, cluster_id="c1", node=NodeId(2))
+    assert make_store(empty_disk, node=NodeId(2), new_store_uuid="another") == made
+    folder = opened(empty_disk, store_uuid="another")
+    identity = Identity(
+        cluster_id="c1", node=NodeId(2), store_uuid="store-2", founders=founders(FOUNDERS)
+    )
     assert folder.identity == identity
-    assert folder.groups() == []
+    assert identity.first_voters == FOUNDERS
+    assert folder.groups() == [CONTROLLER_GROUP]
     folder.close()
-    again = opened(empty_disk, new_store_uuid="u2")
+    again = opened(empty_disk, store_uuid="another")
     assert again.identity == identity == read_identity(empty_disk)
     again.close()
+
+
+def test_an_empty_folder_is_no_store_and_stays_empty(empty_disk: FileSystem) -> None:
+    for _ in range(2):
+        with pytest.raises(StoreMissing, match="no store of node 2"):
+            DataFolder.open(empty_disk, cluster_id="c1", node=NodeId(2))
+        empty_disk.make_folder("")
+    assert [name for name in empty_disk.list("") if name != "lock"] == []
+    with pytest.raises(StoreMissing):
+        complete_store(empty_disk, cluster_id="c1", node=NodeId(2), founders=(), manifest="{}")
+
+
+def test_another_store_of_a_founder_has_no_first_voters(empty_disk: FileSystem) -> None:
+    """It may have forgotten votes: its node must be named by the log before it votes."""
+    folder = opened(empty_disk, store_uuid="another")
+    assert folder.identity.founders == founders(FOUNDERS)
+    assert folder.identity.first_voters == ()
+    folder.close()
+
+
+def test_a_store_that_has_voted_is_neither_made_nor_completed_again(
+    empty_disk: FileSystem,
+) -> None:
+    voted(empty_disk)
+    before = read_identity(empty_disk)
+    with pytest.raises(DataFolderForeign, match="node 2 of cluster c1"):
+        make_store(empty_disk, node=NodeId(2), new_store_uuid="another")
+    with pytest.raises(DataFolderForeign):
+        complete_store(empty_disk, cluster_id="c2", node=NodeId(2), founders=(), manifest="{}")
+    assert read_identity(empty_disk) == before
+
+
+def test_a_new_store_of_another_node_is_not_taken(empty_disk: FileSystem) -> None:
+    make_store(empty_disk, node=NodeId(2), new_store_uuid="u")
+    with pytest.raises(DataFolderForeign, match="belongs to node 2"):
+        make_store(empty_disk, node=NodeId(3), new_store_uuid="another")
 
 
 def test_one_process_has_the_folder(empty_disk: FileSystem) -> None:
@@ -97,7 +159,7 @@ def test_another_nodes_folder_is_refused_and_left_unchanged(
 ) -> None:
     opened(empty_disk).close()
     with pytest.raises(DataFolderForeign) as caught:
-        opened(empty_disk, **other)  # type: ignore[arg-type]
+        DataFolder.open(empty_disk, **({"cluster_id": "c1", "node": NodeId(2)} | other))  # type: ignore[arg-type]
     assert "node 2 of cluster c1" in str(caught.value)
     opened(empty_disk).close()
 
@@ -134,10 +196,10 @@ def test_a_removed_group_is_gone(empty_disk: FileSystem) -> None:
         path = folder.create_group(GroupId(group), MANIFEST)
         GroupLog.create(empty_disk, path, group, SMALL).close()
     folder.remove_group(GroupId(1))
-    assert folder.groups() == [2]
+    assert folder.groups() == [0, 2]
     folder.close()
-    assert empty_disk.list("groups") == ["2"]
-    assert opened(empty_disk).groups() == [2]
+    assert empty_disk.list("groups") == ["0", "2"]
+    assert opened(empty_disk).groups() == [0, 2]
 
 
 def test_removing_a_group_does_not_disturb_another_removal(
@@ -148,10 +210,10 @@ def test_removing_a_group_does_not_disturb_another_removal(
     folder.create_group(GroupId(1), MANIFEST)
     empty_disk.make_folder("groups/2.removed")
     folder.remove_group(GroupId(1))
-    assert empty_disk.list("groups") == ["2.removed"]
+    assert empty_disk.list("groups") == ["0", "2.removed"]
     folder.close()
     opened(empty_disk).close()
-    assert empty_disk.list("groups") == []
+    assert empty_disk.list("groups") == ["0"]
 
 
 def test_files_that_nobody_will_finish_are_gone_before_anything_is_written(
@@ -228,7 +290,7 @@ def overwrite(disk: FileSystem, path: str, data: bytes) -> None:
 
 def told(disk: FileSystem) -> tuple[Identity, str, LogIndex]:
     """What the texts of a folder say."""
-    folder = opened(disk, new_store_uuid="another")
+    folder = opened(disk, store_uuid="another")
     folder.mend()
     folder.mend_manifest(GroupId(4))
     folder.close()
@@ -292,7 +354,7 @@ def test_folders_set_aside_are_listed_with_their_bytes(empty_disk: FileSystem) -
         kept = folder.set_aside_folders()
         assert kept[empty_disk.location(f"groups/4.damaged-{number}")] == byte_count > 0
         assert len(kept) == number
-    assert folder.groups() == []
+    assert folder.groups() == [CONTROLLER_GROUP]
     empty_disk.remove("groups/4.damaged-1")
     assert len(folder.set_aside_folders()) == 1
 
@@ -311,11 +373,11 @@ def test_another_disk_format_is_refused(
     monkeypatch.setattr("raftlog.storage.checked_file.FORMAT_VERSION", 9)
     opened(empty_disk).close()
     monkeypatch.undo()
-    before = files_of(empty_disk, "groups")
+    before = files_of(empty_disk, "groups/0")
     with pytest.raises(FormatUnsupported) as caught:
         opened(empty_disk)
     assert (caught.value.found, caught.value.supported) == ("9", "1")
-    assert files_of(empty_disk, "groups") == before
+    assert files_of(empty_disk, "groups/0") == before
 
 
 class Killed(BaseException):
@@ -358,9 +420,9 @@ def test_a_crash_anywhere_leaves_a_folder_that_opens(seed: int) -> None:
             number += 1
         disk.interrupt = None
         disk.crash()
-        folder = opened(disk, new_store_uuid="u2")
+        folder = opened(disk, store_uuid="u2")
         assert not uuid or folder.identity.store_uuid == uuid
-        groups = set(folder.groups())
+        groups = set(folder.groups()) - {CONTROLLER_GROUP}
         assert durable & wanted <= groups <= durable | wanted
         for group in groups & durable:
             assert folder.manifest(GroupId(group)) == MANIFEST

@@ -12,7 +12,6 @@ import pytest
 from raftlog.core.types import GroupId, HardState, LogIndex, NodeId, Term
 from raftlog.errors import DiskFailed, DiskFull
 from raftlog.storage.contract import ROOT
-from raftlog.storage.folder import DataFolder
 from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.log import GroupLog
 from raftlog.storage.posix import PosixFileSystem
@@ -20,6 +19,7 @@ from raftlog.storage.posix_file import PosixFile
 from raftlog.storage.write import LogWrite
 from tests.storage.disks import FOLDER, GROUP, SMALL, content, entries, new_disk, write
 from tests.storage.memory import MemoryFileSystem
+from tests.stores import opened_folder
 
 NEEDS_ROOM = ("write", "create", "rename", "make_folder")
 
@@ -171,7 +171,7 @@ def test_a_group_without_room_is_made_later() -> None:
     """The same call may be repeated, however much of its folder was made already."""
     for room_for in range(12):
         disk = MemoryFileSystem(Random(room_for))
-        folder = DataFolder.open(disk, cluster_id="c", node=NodeId(1), new_store_uuid="u")
+        folder = opened_folder(disk, 1, (1,))
         disk.interrupt = room = Room(room_for)
         try:
             GroupLog.create(disk, folder.create_group(GroupId(1), "text"), 1, SMALL)
@@ -206,9 +206,7 @@ def test_a_text_that_finds_no_room_leaves_no_file_open(
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    folder = DataFolder.open(
-        PosixFileSystem(tmp_path), cluster_id="c", node=NodeId(1), new_store_uuid="u"
-    )
+    folder = opened_folder(PosixFileSystem(tmp_path), 1, (1,))
     before = os.listdir("/proc/self/fd")
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwritev", full)

@@ -1,0 +1,50 @@
+"""Data folders of nodes for tests: made as `raftlog up` makes them, opened as a node does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from raftlog.core.types import NodeId
+from raftlog.founders import Founder
+from raftlog.image.group_manifest import manifest_of
+from raftlog.machines.group_info import CONTROLLER
+from raftlog.storage.contract import ROOT, FileSystem
+from raftlog.storage.folder import DataFolder, complete_store, make_store, read_identity
+
+
+def founders(nodes: Sequence[int]) -> tuple[Founder, ...]:
+    """Who found the cluster of these nodes: each in its store `store-N`."""
+    return tuple(
+        Founder(node=NodeId(node), address=f"node-{node}:1", store_uuid=f"store-{node}")
+        for node in nodes
+    )
+
+
+def opened_folder(
+    fs: FileSystem,
+    node: int,
+    voters: Sequence[int],
+    *,
+    cluster_id: str = "c",
+    store_uuid: str = "",
+) -> DataFolder:
+    """The node's data folder. One that is empty, or was left half made, becomes a store of the
+    cluster that `voters` founded: the founder's own, unless `store_uuid` is another."""
+    found = read_identity(fs) if fs.exists(ROOT) else None
+    if found is None or not found.cluster_id:
+        made(fs, node, voters, cluster_id=cluster_id, store_uuid=store_uuid)
+    return DataFolder.open(fs, cluster_id=cluster_id, node=NodeId(node))
+
+
+def made(
+    fs: FileSystem, node: int, voters: Sequence[int], *, cluster_id: str = "c", store_uuid: str = ""
+) -> None:
+    """Make the node's store in an empty folder, and complete it."""
+    make_store(fs, node=NodeId(node), new_store_uuid=store_uuid or f"store-{node}")
+    complete_store(
+        fs,
+        cluster_id=cluster_id,
+        node=NodeId(node),
+        founders=founders(voters),
+        manifest=manifest_of(CONTROLLER),
+    )
