@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
+from raftlog.cli.cluster_folder import ClusterFolder, new_cluster, record
 from raftlog.core.types import NodeId
 from raftlog.founders import Founder
 from raftlog.image.group_manifest import manifest_of
@@ -48,3 +51,10 @@ def made(
         founders=founders(voters),
         manifest=manifest_of(CONTROLLER),
     )
+
+
+def recorded(folder: Path, addresses: Mapping[int, str]) -> ClusterFolder:
+    """The folder of a cluster `c` of these nodes, which have no stores."""
+    cluster = replace(new_cluster(folder, addresses=dict(addresses)), cluster_id="c")
+    record(cluster)
+    return cluster

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import faulthandler
 import logging
 import os
@@ -86,6 +87,8 @@ def run_node(
     """
     assert __debug__, "raftlog serves with its assertions on: do not start it with python -O"
     os.umask(0o077)
+    if data.exists() and not data.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(data))
     set_core_dumps(wanted=settings.server.core_dumps)
     keep_freed_memory()
     collect_seldom()

@@ -16,7 +16,10 @@ from raftlog.cli.certs import make_in
 from raftlog.config import load, tls_files
 from raftlog.config_tls import PemFiles
 from raftlog.errors import ExitCode
+from raftlog.storage.posix import PosixFileSystem
+from tests import stores
 from tests.cli.command import Finished, run
+from tests.stores import recorded
 
 Command = Callable[..., Finished]
 
@@ -29,9 +32,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 @pytest.fixture
 def cluster(tmp_path: Path) -> cluster_folder.ClusterFolder:
     addresses = {1: "127.0.0.1:7401", 2: "node2.example.com:7401"}
-    made = cluster_folder.new_cluster(tmp_path / "c", addresses=addresses)
-    cluster_folder.record(made)
-    return made
+    return recorded(tmp_path / "c", addresses)
 
 
 def test_it_makes_one_for_each_node_and_one_for_clients(
@@ -103,8 +104,8 @@ def test_nodes_and_up_use_what_is_in_their_folder_unless_told_otherwise(
 def test_a_node_that_cannot_do_as_it_is_told_does_not_serve(
     tmp_path: Path, flags: list[str], option: str
 ) -> None:
-    made = cluster_folder.new_cluster(tmp_path / "c", addresses={1: "127.0.0.1:7401"})
-    cluster_folder.record(made)
+    made = recorded(tmp_path / "c", {1: "127.0.0.1:7401"})
+    stores.made(PosixFileSystem(made.data(1)), 1, (1,))
     if option == "tls.peer_port_offset":
         make_in(made, {})
     words = ["serve", "--node", "1", "--data", str(made.folder)]

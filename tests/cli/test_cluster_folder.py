@@ -15,6 +15,7 @@ from raftlog.cli import cluster_folder
 from raftlog.cli.down import stop_nodes
 from raftlog.core.types import FORMAT_STAMP
 from raftlog.errors import DataFolderForeign, DataFolderLocked, FormatUnsupported, InvalidOption
+from tests import stores
 
 OWN_FORMAT = f'format = "{FORMAT_STAMP}"'
 ADDRESSES = {1: "127.0.0.1:7401", 2: "127.0.0.1:7402", 10: "127.0.0.1:7403"}
@@ -31,9 +32,7 @@ with holding_pid_file(Path(sys.argv[1]), Path(sys.argv[1]).parent):
 
 
 def recorded(folder: Path) -> cluster_folder.ClusterFolder:
-    cluster = cluster_folder.new_cluster(folder, addresses=ADDRESSES)
-    cluster_folder.record(cluster)
-    return cluster
+    return stores.recorded(folder, ADDRESSES)
 
 
 def holder(file: Path) -> subprocess.Popen[str]:
@@ -56,20 +55,18 @@ def test_what_was_recorded_is_read_back(tmp_path: Path) -> None:
     assert list(cluster_folder.open_folder(cluster.folder).addresses) == [1, 2, 10]
 
 
-def test_two_clusters_never_share_an_id(tmp_path: Path) -> None:
-    assert recorded(tmp_path / "a").cluster_id != recorded(tmp_path / "b").cluster_id
-
-
 def test_a_folder_in_which_a_start_was_killed_before_it_recorded_its_cluster_is_free(
     tmp_path: Path,
 ) -> None:
     with cluster_folder.only_up_in(tmp_path):
         (tmp_path / "cluster.draft").write_text(OWN_FORMAT, encoding="utf-8")
+        (tmp_path / "node-2").mkdir()
     assert recorded(tmp_path).addresses
 
 
-def test_a_folder_with_other_files_is_foreign(tmp_path: Path) -> None:
-    (tmp_path / "x").touch()
+@pytest.mark.parametrize("name", ["x", "node-3", "node-02", "cluster.toml.bak"])
+def test_a_folder_with_other_files_is_foreign(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
     with pytest.raises(DataFolderForeign):
         cluster_folder.new_cluster(tmp_path, addresses=ADDRESSES)
 
@@ -180,7 +177,7 @@ def test_nodes_that_end_at_once_are_all_forgotten(tmp_path: Path) -> None:
     nodes = range(1, 13)
     addresses = {node: f"127.0.0.1:{7400 + node}" for node in nodes}
     folder = tmp_path / "c"
-    cluster_folder.record(cluster_folder.new_cluster(folder, addresses=addresses))
+    stores.recorded(folder, addresses)
     with ThreadPoolExecutor(len(nodes)) as pool:
         gone = [pool.submit(cluster_folder.forget, folder, node) for node in nodes[1:]]
     assert [each.result() for each in gone] == [None] * len(gone)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ def cluster() -> Iterator[MembersScene]:
 def running(cluster: MembersScene, folder: Path, programs: dict[int, str]) -> Running:
     """An `up` whose children are these programs, at the addresses of the cluster's nodes."""
     addresses = {node: cluster.addresses[NodeId(node)] for node in programs}
-    made = new_cluster(folder, addresses=addresses)
+    made = replace(new_cluster(folder, addresses=addresses), cluster_id="c")
     found = Running(cluster=made, children={}, log_starts={}, stop=Stop())
     for node, program in programs.items():
         log = made.log_file(node)

@@ -19,6 +19,8 @@ import pytest
 from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.cli import cluster_folder
 from raftlog.errors import ExitCode
+from raftlog.storage.posix import PosixFileSystem
+from tests import stores
 from tests.cli.command import Finished, run
 
 Command = Callable[..., Finished]
@@ -52,16 +54,14 @@ def free_port() -> int:
 
 def recorded_alone(folder: Path, port: int) -> cluster_folder.ClusterFolder:
     """A cluster of one node."""
-    cluster = cluster_folder.new_cluster(folder, addresses={1: f"127.0.0.1:{port}"})
-    cluster_folder.record(cluster)
+    cluster = stores.recorded(folder, {1: f"127.0.0.1:{port}"})
+    stores.made(PosixFileSystem(cluster.data(1)), 1, (1,))
     return cluster
 
 
 def recorded(folder: Path) -> cluster_folder.ClusterFolder:
     addresses = {node: f"127.0.0.1:{port}" for node, port in ((1, 7001), (2, 7002), (3, 7003))}
-    cluster = cluster_folder.new_cluster(folder, addresses=addresses)
-    cluster_folder.record(cluster)
-    return cluster
+    return stores.recorded(folder, addresses)
 
 
 def refused(finished: Finished, code: ExitCode, *parts: str) -> None:
@@ -401,8 +401,7 @@ def test_serve_refuses_to_run_without_assertions(tmp_path: Path) -> None:
 
 
 def test_serve_refuses_to_listen_off_loopback_unless_told(command: Command, tmp_path: Path) -> None:
-    cluster = cluster_folder.new_cluster(tmp_path / "c", addresses={1: "192.0.2.7:7401"})
-    cluster_folder.record(cluster)
+    cluster = stores.recorded(tmp_path / "c", {1: "192.0.2.7:7401"})
     finished = command("serve", "--node", 1, "--data", cluster.folder)
     refused(finished, ExitCode.USAGE, "--insecure", "192.0.2.7")
 

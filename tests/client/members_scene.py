@@ -40,6 +40,7 @@ from raftlog.wire.codec import ERROR_METADATA_KEY, decode_request, encode_error,
 from raftlog.wire.group_calls import NodeAddress
 from raftlog.wire.placing_calls import GroupPlace, NodePlaces, PlacementsReply
 from tests.cli.test_status import view
+from tests.stores import founders
 
 SCHEMA = Schema(version=1, fields=(Field(id=1, name="id", type="long", nullable=True),))
 FOUNDERS = (NodeId(1), NodeId(2), NodeId(3))
@@ -198,7 +199,7 @@ class MembersScene:
             for node, its in sorted(self.machine.nodes.items())
         ]  # fmt: skip
         return PlacementsReply(
-            nodes=tuple(nodes), groups=tuple(groups), founders=FOUNDERS,
+            nodes=tuple(nodes), groups=tuple(groups), founders=founders(FOUNDERS),
             removed=tuple(sorted(self.machine.nodes.retired)),
         )  # fmt: skip
 

@@ -28,7 +28,7 @@ from raftlog.client.connect import connect
 from raftlog.client.log_client import LogClient
 from raftlog.config import ClientSettings
 from raftlog.core.types import NodeId, Term
-from raftlog.discovery.entries import ClusterEntry, Founder, NodeEntry
+from raftlog.discovery.entries import ClusterEntry, FounderEntry, NodeEntry
 from raftlog.errors import ExitCode, Unavailable
 from raftlog.wire.calls import DESCRIBE_CLUSTER, ClusterDescription
 from raftlog.wire.codec import encode_reply
@@ -57,7 +57,7 @@ def forged() -> Iterator[ForgedEnsemble]:
 
 
 def a_cluster(cluster_id: str) -> bytes:
-    founder = Founder(node=1, address=NOWHERE, token="")
+    founder = FounderEntry(node=1, address=NOWHERE, store_uuid="s")
     return ClusterEntry(cluster_id=cluster_id, founders=(founder,)).encode()
 
 

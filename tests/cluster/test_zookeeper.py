@@ -30,9 +30,10 @@ from raftlog.cli import cluster_folder
 from raftlog.client.log_client import LogClient
 from raftlog.config import ClientSettings
 from raftlog.config_ensemble import DiscoverySettings
+from raftlog.core.types import NodeId
 from raftlog.discovery.announcer import Announcement, Announcer
 from raftlog.discovery.directory import Directory, look_up
-from raftlog.discovery.entries import ClusterEntry, Founder, LeaderEntry, NodeEntry
+from raftlog.discovery.entries import ClusterEntry, FounderEntry, LeaderEntry, NodeEntry
 from raftlog.discovery.founding import Candidate, found
 from raftlog.errors import (
     DeadlineExceeded,
@@ -41,6 +42,7 @@ from raftlog.errors import (
     RaftlogError,
     ZooKeeperUnavailable,
 )
+from raftlog.founders import Founder, cluster_id_of
 from raftlog.spark.datasource import RaftlogDataSource
 from tests.cluster.kept import Kept
 from tests.cluster.load import PAUSE_S
@@ -367,7 +369,7 @@ def test_an_entry_of_another_cluster_alone_leads_a_client_nowhere(
     where: str, single: ProcessCluster
 ) -> None:
     with zookeeper(where) as forger:
-        founder = Founder(node=1, address=single.servers, token="")
+        founder = FounderEntry(node=1, address=single.servers, store_uuid="s")
         forger.create(
             "/cluster", ClusterEntry(cluster_id="c", founders=(founder,)).encode(), makepath=True
         )
@@ -408,7 +410,7 @@ def announced(where: str, *, cluster_id: str, node: int, leads: int = 0, secret:
 
 def an_announcer(settings: DiscoverySettings, cluster_id: str, node: int, tell) -> Announcer:
     address = f"127.0.0.1:{7400 + node}"
-    founder = Founder(node=node, address=address, token="")
+    founder = FounderEntry(node=node, address=address, store_uuid="s")
     return Announcer(
         settings,
         cluster=ClusterEntry(cluster_id=cluster_id, founders=(founder,)),
@@ -531,8 +533,10 @@ def test_a_path_without_a_cluster_is_named(where: str) -> None:
 # ---------------------------------------------------------------- founding
 
 
-def a_founder(node: int, token: str = "") -> Founder:
-    return Founder(node=node, address=f"127.0.0.1:{7400 + node}", token=token or uuid.uuid4().hex)
+def a_founder(node: int) -> Founder:
+    return Founder(
+        node=NodeId(node), address=f"127.0.0.1:{7400 + node}", store_uuid=uuid.uuid4().hex
+    )
 
 
 def all_found(
@@ -559,9 +563,10 @@ def test_nodes_that_found_at_once_found_exactly_one_cluster(ensemble: EnsemblePr
         clusters = [each for each in came if isinstance(each, ClusterEntry)]
         assert len({each.cluster_id for each in clusters}) == 1, came
         cluster = clusters[0]
+        assert cluster.cluster_id == cluster_id_of(cluster.founding)
         assert len(cluster.founders) == len(clusters) == (3 if number % 2 else 5)
         for founder, outcome in zip(founders, came, strict=True):
-            if founder in cluster.founders:
+            if founder in cluster.founding:
                 assert outcome == cluster
             else:
                 assert "founded without this folder" in str(outcome)
@@ -575,10 +580,10 @@ def test_a_founder_that_was_ended_goes_on_and_a_wiped_one_does_not(where: str) -
     other, cluster = all_found(where, [a_founder(2), first], nodes=2)
     assert other == cluster
     assert found(settings, first, nodes=2, timeout_s=PATIENCE_S) == cluster
-    wiped = first.model_copy(update={"token": uuid.uuid4().hex})
+    wiped = replace(first, store_uuid=uuid.uuid4().hex)
     with pytest.raises(InvalidOption, match="founded without this folder as node 1"):
         found(settings, wiped, nodes=2, timeout_s=PATIENCE_S)
-    moved = first.model_copy(update={"address": "127.0.0.1:1"})
+    moved = replace(first, address="127.0.0.1:1")
     with pytest.raises(InvalidOption, match="founded without this folder as node 1"):
         found(settings, moved, nodes=2, timeout_s=PATIENCE_S)
 
@@ -587,7 +592,7 @@ def test_a_founder_that_was_ended_goes_on_and_a_wiped_one_does_not(where: str) -
 def standing_ready(where: str, founder: Founder, nodes: int) -> Iterator[None]:
     """As long as this lasts, the founder of another folder stands ready."""
     with zookeeper(where) as client:
-        wanted = Candidate(founder=founder, nodes=nodes).encode()
+        wanted = Candidate(founder=FounderEntry.of(founder), nodes=nodes).encode()
         client.create(f"/founding/{founder.node}", wanted, ephemeral=True, makepath=True)
         yield
 
@@ -599,7 +604,7 @@ def test_founders_that_contradict_one_another_found_nothing(where: str) -> None:
         pytest.raises(DeadlineExceeded, match="another folder stands ready as node 1"),
     ):
         found(settings, a_founder(1), nodes=2, timeout_s=2.0)
-    same = a_founder(2).model_copy(update={"address": a_founder(3).address})
+    same = replace(a_founder(2), address=a_founder(3).address)
     with (
         standing_ready(where, same, nodes=3),
         pytest.raises(InvalidOption, match="--address"),

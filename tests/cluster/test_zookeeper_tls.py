@@ -14,7 +14,7 @@ from raftlog.config import ClientSettings
 from raftlog.config_ensemble import DiscoverySettings
 from raftlog.discovery.announcer import Announcer
 from raftlog.discovery.directory import look_up
-from raftlog.discovery.entries import ClusterEntry, Founder, NodeEntry
+from raftlog.discovery.entries import ClusterEntry, FounderEntry, NodeEntry
 from raftlog.errors import ZooKeeperUnavailable
 
 SECRET = "correct-horse"
@@ -56,7 +56,7 @@ def test_an_ensemble_is_reached_over_tls_and_only_if_its_certificate_is_trusted(
     where, certificate = encrypted
     trusting = ClientSettings(zookeeper=where, zookeeper_ca_file=certificate)
     assert look_up(trusting, timeout_s=PATIENCE_S).cluster is None
-    founder = Founder(node=1, address="127.0.0.1:7401", token="")
+    founder = FounderEntry(node=1, address="127.0.0.1:7401", store_uuid="s")
     announcer = Announcer(
         DiscoverySettings(zookeeper=where, zookeeper_ca_file=certificate),
         cluster=ClusterEntry(cluster_id="c", founders=(founder,)),

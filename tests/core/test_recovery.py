@@ -7,11 +7,21 @@ from random import Random
 
 import pytest
 
+from raftlog.core.membership import Membership
 from raftlog.core.messages import AppendReply, Heartbeat, HeartbeatReply, VoteReply
 from raftlog.core.ready import Role
 from raftlog.core.recovery import begun, is_recovering, next_recovery
 from raftlog.core.types import HardState, LastEntry, LogIndex, NodeId, Term
-from tests.core.member import TIMING, Member, append_request, heartbeat, log_of, vote_request
+from tests.core.member import (
+    NOBODY_DECIDES,
+    TIMING,
+    Member,
+    append_request,
+    heartbeat,
+    log_of,
+    node_ids,
+    vote_request,
+)
 from tests.core.network import Network
 
 
@@ -384,3 +394,31 @@ def test_what_a_member_held_before_it_counted_is_committed_as_soon_as_it_counts(
     network.restart(3)
     network.tick_until(lambda: has_recovered(network, 3), ticks_max=TIMING.election_ticks_min)
     assert leader.raft.commit_index == leader.raft.log.last_index
+
+
+# ---------------------------------------------------------------- who decides
+
+
+def test_who_lost_its_log_knows_the_latest_voters_until_its_log_has_them_again() -> None:
+    """Refilled from the beginning it passes by former memberships, and decides by none of them."""
+    alone = Membership(node_ids(1))
+    network = Network(
+        Member(node, membership=alone if node == 1 else NOBODY_DECIDES) for node in (1, 2, 3)
+    )
+    network.elect(1)
+    network[1].change(1, learners=(2, 3))
+    network.settle()
+    network[1].change(1, 2, 3)
+    network.settle()
+    since = network[1].raft.memberships.latest_index
+    network.isolate(1)
+    network[1].lose_log(knows_end=True)
+    lost = network[1].raft.memberships
+    assert (lost.latest.voters, lost.latest_index) == ((1, 2, 3), since)
+    assert lost.at(LogIndex(0)).membership == alone, "what it has of the log is older"
+    entries = network[2].log
+    lost.grown(entries[: since - 1])
+    assert lost.latest.voters == (1, 2, 3)
+    lost.grown(entries[since - 1 :])
+    assert lost.latest == network[2].raft.membership
+    assert lost.voters_at == network[2].raft.memberships.voters_at

@@ -12,7 +12,7 @@ from raftlog.discovery.entries import (
     ENTRY_BYTES_MAX,
     VOTERS_MAX,
     ClusterEntry,
-    Founder,
+    FounderEntry,
     LeaderEntry,
     NodeEntry,
     Unusable,
@@ -26,7 +26,7 @@ LEADER = LeaderEntry(
     group=7, topic="flights", cluster_id="c-1", term=4, node=3, address="[::1]:7401"
 )
 CLUSTER = ClusterEntry(
-    cluster_id="c-1", founders=(Founder(node=3, address="10.0.0.3:7401", token="t"),)
+    cluster_id="c-1", founders=(FounderEntry(node=3, address="10.0.0.3:7401", store_uuid="t"),)
 )
 
 
@@ -84,7 +84,7 @@ def test_entries_are_bounded_and_reasons_do_not_repeat_them() -> None:
     with pytest.raises(Unusable) as refused:
         parse(NodeEntry, b'{"node": 1, "cluster_id": "<script>"}')
     assert "script" not in str(refused.value)
-    longest = Founder(node=2**31 - 1, address="a" * 60 + ":65535", token="t" * 36)
+    longest = FounderEntry(node=2**31 - 1, address="a" * 60 + ":65535", store_uuid="t" * 36)
     full = ClusterEntry(cluster_id="c" * 36, founders=(longest,) * VOTERS_MAX)
     assert parse(ClusterEntry, full.encode()) == full
 

@@ -14,7 +14,7 @@ from raftlog.config import ClientSettings
 from raftlog.config_ensemble import DiscoverySettings
 from raftlog.discovery.announcer import Announcer
 from raftlog.discovery.directory import look_up
-from raftlog.discovery.entries import ClusterEntry, Founder, NodeEntry
+from raftlog.discovery.entries import ClusterEntry, FounderEntry, NodeEntry
 from raftlog.errors import ZooKeeperUnavailable
 from tests.discovery.forged_ensemble import STAT, frame, header, welcome
 from tests.discovery.listening import Listening
@@ -84,7 +84,7 @@ def test_a_client_gets_an_error_of_ours_or_finds_no_cluster(impostor: Impostor, 
 @pytest.mark.parametrize("kind", ["to another request", "an unknown error", "no header"])
 def test_a_node_gets_over_an_answer_that_ends_kazoo_s_thread(impostor: Impostor, kind: str) -> None:
     impostor.answer = ANSWERS[kind]
-    founder = Founder(node=1, address="127.0.0.1:7401", token="")
+    founder = FounderEntry(node=1, address="127.0.0.1:7401", store_uuid="s")
     announcer = Announcer(
         DiscoverySettings(zookeeper=impostor.where, zookeeper_session_timeout_s=1.0),
         cluster=ClusterEntry(cluster_id="c", founders=(founder,)),

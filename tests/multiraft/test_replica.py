@@ -17,7 +17,17 @@ from raftlog.core.election import PATIENCE
 from raftlog.core.membership import Membership, MembershipAt, Memberships
 from raftlog.core.messages import AppendRequest, PulledEntries, Replicate
 from raftlog.core.ready import Role
-from raftlog.core.types import NO_INDEX, Entry, EntryKind, LogIndex, NodeId, Payload, Span, Term
+from raftlog.core.types import (
+    NO_INDEX,
+    Entry,
+    EntryKind,
+    LogIndex,
+    NodeId,
+    Payload,
+    Span,
+    Term,
+    VotersAt,
+)
 from raftlog.damage_table import Trouble
 from raftlog.errors import AcknowledgedEntriesLost, PeerProtocolViolation
 from raftlog.machines.commands import RegisterNode, SnapshotPoint
@@ -130,6 +140,31 @@ def test_a_wish_stands_while_its_term_is_led_and_the_log_holds_its_entries(leade
     assert replica.stands(replace(wish, span=None))
     assert not replica.stands(replace(wish, span=Span(base, LogIndex(base + 1)))), "it was dropped"
     assert not replica.stands(replace(wish, term=Term(wish.term + 1)))
+
+
+def test_a_leader_s_own_membership_counts_once_its_voters_are_known_without_the_log(
+    leader: Alone,
+) -> None:
+    replica, journal = leader.replica, leader.journal
+    learner = Membership((NodeId(1),), learners=(NodeId(2),))
+    at = replica.raft.change_membership(learner).last
+    replica.advance()
+    log, states = replica.take_write(), journal.take_write()
+    assert log is not None
+    assert states is not None
+    log.run()
+    replica.written(log)
+    replica.advance()
+    assert replica.raft.commit_index == at - 1
+    assert replica.awaits_disk, "the end of the journal's write must lead to another turn"
+    states.run()
+    journal.written(states)
+    replica.advance()
+    assert replica.raft.commit_index == at
+    journal.close()
+    known = HardStateJournal.open(leader.fs, ROOT).get(GROUP)
+    assert known is not None
+    assert known.voters == VotersAt(at, (NodeId(1),))
 
 
 def test_a_marker_is_written_without_news_for_the_core(leader: Alone) -> None:

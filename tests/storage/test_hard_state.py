@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from raftlog.core.types import HardState, LastEntry, LogIndex, NodeId, Term
+from raftlog.core.types import HardState, LastEntry, LogIndex, NodeId, Term, VotersAt
 from raftlog.errors import CorruptFile, DiskFailed
 from raftlog.storage.contract import FileSystem
 from raftlog.storage.frames import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES
@@ -42,6 +42,40 @@ def test_each_field_survives_a_restart(disk: FileSystem) -> None:
     journal = HardStateJournal.open(disk, FOLDER)
     assert states(journal) == {0: state(4), 7: state(5, 1)}
     assert journal.report == JournalReport(groups=2), "nothing was torn or damaged"
+
+
+def test_who_decides_survives_a_restart_with_former_voters(disk: FileSystem) -> None:
+    many = VotersAt(LogIndex(1 << 40), tuple(map(NodeId, range(1, 8))), (NodeId(9), NodeId(11)))
+    held = {
+        1: state(3, 2)._replace(voters=many),
+        2: state(1, 1)._replace(voters=VotersAt(LogIndex(4), (NodeId(3),))),
+        3: state(2)._replace(recovery=1, lost=LastEntry(Term(2), LogIndex(8)), voters=many),
+    }
+    journal = HardStateJournal.open(disk, FOLDER)
+    for group, its in held.items():
+        journal.put(group, its)
+    write(journal)
+    journal = HardStateJournal.open(disk, FOLDER)
+    assert states(journal) == held
+    fewer = held[1]._replace(voters=VotersAt(LogIndex(9), (NodeId(2),)))
+    journal.put(1, fewer)
+    journal.close()
+    assert states(HardStateJournal.open(disk, FOLDER)) == held | {1: fewer}
+
+
+@pytest.mark.parametrize("copy", JOURNAL_COPIES)
+def test_of_voters_that_only_one_copy_has_the_later_are_known(copy: str) -> None:
+    disk = new_disk()
+    journal = HardStateJournal.open(disk, FOLDER)
+    journal.put(1, state(3, 2))
+    write(journal)
+    before = files_of(disk)
+    later = state(3, 2)._replace(voters=VotersAt(LogIndex(4), (NodeId(1),)))
+    journal.put(1, later)
+    write(journal)
+    after = files_of(disk)
+    mixed = disk_of(before | {copy: after[copy]})
+    assert states(HardStateJournal.open(mixed, FOLDER)) == {1: later}
 
 
 def test_a_forgotten_group_stays_forgotten(disk: FileSystem) -> None:
