@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +15,7 @@ from raftlog.image.group_manifest import manifest_of
 from raftlog.machines.group_info import CONTROLLER
 from raftlog.storage.contract import ROOT, FileSystem
 from raftlog.storage.folder import DataFolder, complete_store, make_store, read_identity
+from raftlog.storage.posix import PosixFileSystem
 
 
 def founders(nodes: Sequence[int]) -> tuple[Founder, ...]:
@@ -49,6 +52,24 @@ def made(
         cluster_id=cluster_id,
         node=NodeId(node),
         founders=founders(voters),
+        manifest=manifest_of(CONTROLLER),
+    )
+
+
+def wipe(data: Path, node: int, other: int) -> None:
+    """Give the node of the cluster in the folder a fresh store under its old id, which no command
+    of ours does. It knows who founded the cluster, as the store of `other` does."""
+    known = read_identity(PosixFileSystem(data / f"node-{other}"))
+    assert known is not None
+    own = data / f"node-{node}"
+    shutil.rmtree(own)
+    fs = PosixFileSystem(own)
+    make_store(fs, node=NodeId(node), new_store_uuid=uuid.uuid4().hex)
+    complete_store(
+        fs,
+        cluster_id=known.cluster_id,
+        node=NodeId(node),
+        founders=known.founders,
         manifest=manifest_of(CONTROLLER),
     )
 

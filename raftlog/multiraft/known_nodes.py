@@ -112,9 +112,16 @@ class KnownNodes(Mapping[NodeId, str]):
     def store_of(
         self, node: NodeId, controller: ControllerMachine, applied_index: LogIndex
     ) -> str | None:
-        """The store that is bound to the node id; None: this node knows of none."""
+        """The store that is bound to the node id; None: this node knows of none. A founder's is
+        bound before it registers."""
+        found = self.registered_store(node, controller, applied_index)
+        return found or self._founding.get(node)
+
+    def registered_store(
+        self, node: NodeId, controller: ControllerMachine, applied_index: LogIndex
+    ) -> str | None:
+        """The store that the node has registered; None: this node knows of none."""
         known = controller.nodes.get(node)
         if known is None and applied_index < self.read_until.index:
             known = self._logged.get(node)
-        bound = known.store_uuid if known is not None else ""
-        return bound or self._founding.get(node)
+        return (known.store_uuid or None) if known is not None else None

@@ -148,6 +148,11 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         """The store bound to the node id, as far as this node can know; None: it knows of none."""
         return self.nodes.store_of(node, self.controller, self.of_controller.replica.applied_index)
 
+    def has_registered(self, node: NodeId) -> bool:
+        """Has the node registered its store, as far as this one can know?"""
+        applied = self.of_controller.replica.applied_index
+        return self.nodes.registered_store(node, self.controller, applied) is not None
+
     def decide(self, nodes: Collection[NodeId]) -> bool:
         """Could these nodes decide in the controller's group by themselves? By its members as far
         as they are known here to be committed; where none are, by all nodes that may vote. What

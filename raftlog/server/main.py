@@ -88,7 +88,7 @@ def run_node(
     assert __debug__, "raftlog serves with its assertions on: do not start it with python -O"
     os.umask(0o077)
     if data.exists() and not data.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(data))
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(data))
     set_core_dumps(wanted=settings.server.core_dumps)
     keep_freed_memory()
     collect_seldom()

@@ -585,7 +585,8 @@ class Node:
 
     def unregistered(self) -> tuple[NodeId, ...]:
         """Those that have never come, as far as it can know."""
-        return tuple(each for each in sorted(self.addresses) if not self.known_store(each))
+        has_registered = self.multiraft.replicas.has_registered
+        return tuple(each for each in sorted(self.addresses) if not has_registered(each))
 
     def racks(self) -> tuple[str, ...]:
         """Where those stand, as far as it can know."""

@@ -154,7 +154,7 @@ class Services:
             term=raft.term,
             nodes=node.cluster_nodes(),
             version=self._version,
-            registered=self._multiraft.replicas.known_store(node.node) == node.identity.store_uuid,
+            registered=self._multiraft.replicas.has_registered(node.node),
             disk_keeps_up=disk.keeps_up,
             disk_full=disk.full.file if disk.full is not None else "",
             rules=controller.rules,

@@ -430,7 +430,7 @@ def test_a_place_that_cannot_be_a_folder_is_named_with_the_reason(
 def test_a_file_in_the_place_of_a_clusters_folder_is_named(
     command: Command, tmp_path: Path, free_port: int, spoiled: str, verb: str
 ) -> None:
-    cluster = recorded_alone(tmp_path / "c", free_port)
+    cluster = stores.recorded(tmp_path / "c", {1: f"127.0.0.1:{free_port}"})
     (cluster.folder / spoiled).touch()
     finished = command(*verb.split(), "--data", cluster.folder)
     path = cluster.folder / spoiled

@@ -18,6 +18,7 @@ from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.errors import DeadlineExceeded
 from raftlog.wire.calls import NodeView
+from tests import stores
 from tests.cluster.kept import NewLines
 from tests.cluster.waiting import leader_of
 
@@ -334,13 +335,32 @@ def test_a_node_whose_log_was_cut_off_says_so_and_fetches_the_rest(cluster: Proc
         assert "Only if the file was cut off in another way" in json.loads(said)["advice"]
 
 
+def test_an_emptied_folder_is_a_lost_store_for_serve_and_for_up(tmp_path: Path) -> None:
+    with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
+        client.create_topic("t", "number bigint")
+        cluster.kill(3)
+        log, own = cluster.logs[3], cluster.data / "node-3"
+        for emptied in (lambda: shutil.rmtree(own), own.mkdir):
+            emptied()
+            before = len(log.read_text())
+            cluster.serve(3)
+            wait_for(lambda: not cluster.runs(3), "the end", PATIENCE_S)
+            assert "error: StoreMissing:" in log.read_text()[before:]
+            assert not own.exists() or os.listdir(own) in ([], ["lock"])
+        assert client.append("t", [{"number": 1}]).start == 0
+    said = tmp_path / "said"
+    with pytest.raises(DeadlineExceeded, match="ended with code"):
+        ProcessCluster.start(cluster.data, said=said)
+    assert "StoreMissing" in said.read_text()
+
+
 def test_a_node_with_a_wiped_folder_is_refused_and_ends(tmp_path: Path) -> None:
     """It has forgotten its votes, and reports that instead of waiting for ever."""
     with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
         client.create_topic("t", "number bigint")
         cluster.wait_caught_up(client, "t")
         cluster.kill(3)
-        shutil.rmtree(cluster.data / "node-3")
+        stores.wipe(cluster.data, 3, other=1)
         log = cluster.logs[3]
         cluster.serve(3)
         wait_for(
@@ -365,7 +385,7 @@ def test_a_wiped_folder_helps_no_node_that_has_just_started_to_lead(tmp_path: Pa
         assert client.append("old", [{"number": 1}]).start == 0
         cluster.kill(2)
         cluster.kill(3)
-        shutil.rmtree(cluster.data / "node-3")
+        stores.wipe(cluster.data, 3, other=1)
         log_1, log_3 = cluster.logs[1], cluster.logs[3]
         before = len(log_1.read_text())
         cluster.serve(1)

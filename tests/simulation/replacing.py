@@ -127,7 +127,7 @@ class Replacing:
             replica = node.multiraft.replicas.of_controller.replica
             ends.add((replica.applied_index, replica.raft.log.last_index))
             controller = node.multiraft.replicas.controller
-            if node.multiraft.replicas.known_store(victim.node) != victim.store:
+            if not node.multiraft.replicas.has_registered(victim.node):
                 return False
             if list(controller.placements.under_way()):  # any() would pass over group 0
                 return False
