@@ -21,8 +21,10 @@ from raftlog.wire.calls import NodeView
 from tests.cluster.kept import NewLines
 from tests.cluster.waiting import leader_of
 
-SEGMENT_ID = 20
-"""A byte of a segment's header: without it nothing tells where the log ends."""
+SEGMENT_ID = 16
+"""Where a segment's header has its id: without it nothing tells where the log ends."""
+LENGTHS = 72
+"""Where the header of a segment's first frame has its lengths."""
 UNCACHED = ["storage.payload_cache_bytes_max=0"]
 
 
@@ -59,7 +61,7 @@ def test_a_damaged_topic_is_quarantined_and_filled_again_while_the_others_are_se
         cluster.kill(3)
         folder = cluster.data / "node-3" / "groups" / str(topics[0].group)
         segment = folder / "00000000000000000001.log"
-        flip(segment, 70)
+        damage_header(segment, LENGTHS)
         before = segment.read_bytes()
         cluster.serve(3)
         for number in range(1, 6):
@@ -126,7 +128,7 @@ def test_a_damaged_topic_whose_log_was_dropped_gets_its_image_and_the_rest_again
         client.append("t", [{"text": texts[-1]}])
         cluster.wait_caught_up(client, "t")
         cluster.kill(3)
-        flip(segment, 70)
+        damage_header(segment, LENGTHS)
         cluster.serve(3)
         cluster.wait_caught_up(client, "t")
         wait_for(lambda: has_recovered(client, "t", 3), "the recovery to end", PATIENCE_S)
@@ -144,7 +146,9 @@ def test_a_node_with_a_damaged_controllers_group_recovers_it_and_serves(
         client.append("t", [{"number": 0}])
         cluster.wait_caught_up(client, "t")
         cluster.kill(3)
-        flip(cluster.data / "node-3" / "groups" / "0" / "00000000000000000001.log", 70)
+        damage_header(
+            cluster.data / "node-3" / "groups" / "0" / "00000000000000000001.log", LENGTHS
+        )
         cluster.serve(3)
         client.create_topic("later", "number bigint")
         for name in ("t", "later"):
@@ -171,7 +175,7 @@ def test_two_of_three_that_start_with_damaged_logs_are_filled_again_from_the_thi
         number = topic.group if group == "topic" else 0
         for node in (2, 3):
             folder = cluster.data / f"node-{node}" / "groups" / str(number)
-            flip(folder / "00000000000000000001.log", 70)
+            damage_header(folder / "00000000000000000001.log", LENGTHS)
         for node in (1, 2, 3):
             cluster.serve(node)
         for node in (2, 3):
@@ -203,7 +207,7 @@ def test_without_another_majority_a_damaged_replica_neither_leads_nor_loses_its_
             cluster.kill(node)
             folder = cluster.data / f"node-{node}" / "groups" / str(topic.group)
             segments[node] = folder / "00000000000000000001.log"
-            flip(segments[node], SEGMENT_ID)
+            damage_header(segments[node], SEGMENT_ID)
         cluster.kill(1)
         for node in (1, 2, 3):
             cluster.serve(node)
@@ -232,7 +236,7 @@ def test_without_another_majority_a_damaged_replica_neither_leads_nor_loses_its_
             assert said.returncode == 3
         cluster.serve(1)
         for node in (2, 3):
-            flip(segments[node], SEGMENT_ID)
+            damage_header(segments[node], SEGMENT_ID)
             cluster.kill(node)
             cluster.serve(node)
         assert client.append("t", [{"number": 1}]).start == 1
@@ -245,12 +249,17 @@ def raftlog(cluster: ProcessCluster, words: str) -> subprocess.CompletedProcess[
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def flip(path: Path, position: int) -> None:
+def flip(path: Path, position: int, count: int = 1) -> None:
     with path.open("r+b") as file:
         file.seek(position)
-        (byte,) = file.read(1)
+        data = file.read(count)
         file.seek(position)
-        file.write(bytes([byte ^ 1]))
+        file.write(bytes(byte ^ 1 for byte in data))
+
+
+def damage_header(path: Path, position: int) -> None:
+    """Damage more of a header than can be rebuilt: the segment's id, or a frame's two lengths."""
+    flip(path, position, count=8)
 
 
 def has_recovered(client: LogClient, topic: str, node: int) -> bool:
