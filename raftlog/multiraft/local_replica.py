@@ -185,7 +185,11 @@ class LocalReplica:
     def busy(self) -> bool:
         """Is anything in flight that uses the group's files?"""
         return (
-            self.writing or bool(self.reads_out) or self.compacting or self.mending or self.installing
+            self.writing
+            or bool(self.reads_out)
+            or self.compacting
+            or self.mending
+            or self.installing
         )
 
     def begin_read(self) -> int:

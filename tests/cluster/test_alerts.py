@@ -33,7 +33,7 @@ from raftlog.client.producer import Producer
 from tests.cluster.row_by_row import row_by_row
 from tests.cluster.scraped import Prometheus, prometheus
 from tests.cluster.test_compaction_kills import compaction_process
-from tests.cluster.test_damage import SEGMENT_ID, damage_header, flip
+from tests.cluster.test_damage import SEGMENT_ID, flip
 from tests.cluster.troubled_node import hang_file, wrong_entry_file
 from tests.cluster.waiting import LEADERS_STAY, leader_of
 from tests.costs import seed_of_the_day
@@ -318,7 +318,7 @@ def log_unreadable(scene: Scene) -> Iterator[Labels]:
     segment = scene.segment(node, "unreadable")
     with scene.cut((node, leader), (node, other)):
         with scene.dead(node):
-            damage_header(segment, SEGMENT_ID)
+            flip(segment, SEGMENT_ID, count=8)
         yield {"instance": scene.instance(node)}
 
 

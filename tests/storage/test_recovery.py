@@ -153,9 +153,7 @@ def test_once_a_marker_bears_witness_every_flipped_byte_of_a_payload_is_damage()
         assert prefix_length(content(open_bytes(flipped(whole, position))[0])) == 6
 
 
-def test_a_header_that_is_gone_with_a_byte_of_its_payload_is_damage() -> (
-    None
-):
+def test_a_header_that_is_gone_with_a_byte_of_its_payload_is_damage() -> None:
     whole = log_bytes(marker=True)
     for last in range(6):
         disk = disk_of({FIRST: without_frame(whole, end_of(last))})
