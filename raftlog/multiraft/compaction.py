@@ -490,9 +490,9 @@ class Compactions:
                 self._dropped(local)
                 continue
             work = partial(self._store.drop_files, local.group, drop.removal, drop.obsolete)
-            self._disk.queue_job(work, lambda _, local=local: self._dropped(local), ahead=True)
+            self._disk.queue_job(work, partial(self._dropped, local), ahead=True)
 
-    def _dropped(self, local: LocalReplica) -> None:
+    def _dropped(self, local: LocalReplica, _: None = None) -> None:
         drop = self._drops.pop(local)
         self._released(local, gone=drop.gone)
 

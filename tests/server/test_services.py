@@ -90,11 +90,12 @@ def test_a_watch_whose_store_is_rebuilt_repeats_no_change() -> None:
         found, _ = await anext(watch)
         assert [each.key for each in found.changes] == ["k1", "k2"]
         local = node.multiraft.replicas[store.group]
+        following = asyncio.ensure_future(anext(watch))
+        await asyncio.sleep(0)
+        await put(3)  # it wakes the watch, which has its turn only after the rebuild
         rebuild(node, local)
         assert local.replica.applied_index < found.index
-        following = asyncio.ensure_future(anext(watch))
         await led(node, store.group)
-        await put(3)
         found, _ = await following
         assert [each.key for each in found.changes] == ["k3"]
 
