@@ -1,7 +1,8 @@
 """What a replica may still do while something is wrong with what it has: one table.
 
 Whoever decides looks here: the replica whether it may lead, reads whether they are served at once,
-the sender of images whether it gives one. The last three rows are kept by having no replica at all
+the sender of images whether it gives one. A header is written again before there is a replica
+(`raftlog.storage.header_repair`). The last three rows are kept by having no replica at all
 (`raftlog.multiraft.replicas`) and by the core (`raftlog.core.recovery`). docs/OPERATIONS.md prints
 the table, and `tests/test_damage_table.py` holds code, page and behaviour together.
 """
@@ -44,7 +45,8 @@ class Trouble(Enum):
     DISPUTED = "state or history differs, and none has a majority"
     DIVERGED = "state or history differs from the majority's"
     ACCUSED = "the same, but only one leader has said so"
-    QUARANTINED = "the log, the manifests or all snapshots when the node opens them"
+    HEADER = "headers of the log when the node opens it, which the rest of the log proves"
+    QUARANTINED = "more of the log, the manifests or all snapshots when the node opens them"
     RECOVERING = "the log is lost, and so is where it ended; it comes again from the leader"
     RECOVERING_KNOWN = (
         "the log is lost, but where it ended is known; it comes again from the leader"
@@ -63,6 +65,7 @@ RIGHTS: dict[Trouble, Rights] = {
     Trouble.ACCUSED: Rights(
         campaign=May.LATE, lead=May.LATE, serve_reads=May.NO, give_images=May.NO
     ),
+    Trouble.HEADER: Rights(),
     Trouble.QUARANTINED: _NOTHING,
     Trouble.RECOVERING: _RECOVERING,
     Trouble.RECOVERING_KNOWN: _RECOVERING._replace(vote=May.YES),

@@ -32,7 +32,14 @@ from raftlog.damage_table import RIGHTS, May, Trouble, as_markdown
 from raftlog.errors import CorruptFile, RaftlogError
 from raftlog.image.damage import DamagedEntry, DamagedFile
 from raftlog.multiraft.multiraft import MultiRaft
-from tests.multiraft.test_quarantine import SEGMENT, SEGMENT_ID, disk_of_two_topics, flip
+from tests.multiraft.test_quarantine import (
+    FRAME,
+    SEGMENT,
+    SEGMENT_ID,
+    damage_header,
+    disk_of_two_topics,
+    flip,
+)
 from tests.multiraft.test_refused_messages import Driver, follower, heartbeat
 from tests.simulation.repairs import GROUP, DamagedCluster, leader_and_followers
 from tests.storage.memory import MemoryFileSystem
@@ -72,8 +79,11 @@ def in_trouble(trouble: Trouble | None) -> tuple[MultiRaft, Driver]:
     if trouble is Trouble.RECOVERING_KNOWN:
         return follower(recovering(LastEntry(Term(1), LogIndex(9))))
     disk = disk_of_two_topics()
-    if trouble is Trouble.QUARANTINED:
+    if trouble is Trouble.HEADER:
         flip(disk, SEGMENT, SEGMENT_ID)
+        flip(disk, SEGMENT, FRAME)
+    if trouble is Trouble.QUARANTINED:
+        damage_header(disk, SEGMENT, SEGMENT_ID)
     multiraft, driver = follower(disk)
     if trouble is Trouble.ENTRY:
         damage = DamagedEntry(LogIndex(1), CAUSE)

@@ -152,12 +152,12 @@ class CatchUp:
 
     def _read(self, peer: NodeId, line: _Line, wish: Replicate, read: LogRead) -> None:
         line.reading = wish
-        line.local.reads_out += 1
+        number = line.local.begin_read()
         self._budget.began(peer, read.byte_count)
         self._lines.move_to_end(peer)
 
         def ran() -> None:
-            line.local.reads_out -= 1
+            line.local.end_read(number)
             self._budget.ended(peer, read.byte_count)
             if line.reading is wish and not self._stopped:
                 line.reading = None

@@ -58,12 +58,25 @@ class _Adoption(NamedTuple):
     ended: Callable[[bool], None]
 
 
-class _Drop(NamedTuple):
+@dataclass(slots=True)
+class _Drop:
     """What is to be removed after an image was published."""
 
-    local: LocalReplica
     removal: PrefixRemoval
     obsolete: frozenset[str]
+    last_read: int
+    """The last read that may want it: those after it go by the new image."""
+    begun: bool = False
+    gone: bool = False
+    """The replica is gone from this node: its files stay, or go with its folder."""
+
+
+class _Unpinned(NamedTuple):
+    """Files that no pin holds any more."""
+
+    names: frozenset[str]
+    last_read: int
+    """The last read that may want them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,9 +139,11 @@ class Compactions:
         self._abandoned = False
         """The group whose compaction is in flight is gone: do nothing of it."""
         self._adoptions: dict[LocalReplica, _Adoption] = {}
-        self._dropping: _Drop | None = None
+        self._drops: dict[LocalReplica, _Drop] = {}
         self._pinned: dict[LocalReplica, frozenset[str]] = {}
         """Files of former images that are still being fetched by other nodes."""
+        self._unpinned_files: dict[LocalReplica, _Unpinned] = {}
+        """Those of them that are to be removed."""
         self._unpinning: set[LocalReplica] = set()
         """Replicas of which such files are being removed."""
         self._ticks = 0
@@ -146,6 +161,9 @@ class Compactions:
         self._too_large.discard(local)
         self._adoptions.pop(local, None)
         self._pinned.pop(local, None)
+        self._unpinned_files.pop(local, None)
+        if local in self._drops:
+            self._drops[local].gone = True
         if local is self._running:
             self._abandoned = True
             if self._job_in_flight:
@@ -285,7 +303,8 @@ class Compactions:
         if self._running is not None or self._stopped:
             return
         for local, adoption in self._adoptions.items():
-            if local.replica.term_is_durable(adoption.image.snapshots[-1].term):
+            is_durable = local.replica.term_is_durable(adoption.image.snapshots[-1].term)
+            if is_durable and local not in self._drops:
                 del self._adoptions[local]
                 self._adopt(local, adoption)
                 return
@@ -295,7 +314,7 @@ class Compactions:
                 while len(local.replica.points) > 1:
                     local.replica.points.popleft()
             point = _next_point(local, past_damage=local in self._past_damage)
-            if self._has_no_room_for(local, point) or local.mending:
+            if self._has_no_room_for(local, point) or local.mending or local in self._drops:
                 continue
             is_durable = local.replica.log.durable_index >= point.index
             if is_durable and local.replica.term_is_durable(point.term):
@@ -450,39 +469,52 @@ class Compactions:
             self._failed.pop(local.group, None)
         obsolete = local.take_image(image, received)
         removal = local.replica.drop_log_to(image.base[0])
-        self._dropping = _Drop(local, removal, obsolete)
-        self._drop_files()
-
-    def _drop_files(self) -> None:
-        """Remove the files that the new image does without, once no read of the log is in flight:
-        it may have been planned before and would find its file gone."""
-        drop = self._dropping
-        if drop is None or drop.local.reads_out or self._stopped:
-            return
-        self._dropping = None
-        local = drop.local
-        if self._abandoned:
-            self._end(local)
-            return
-        pinned = drop.obsolete & self._pins.names(local.group)
+        pinned = obsolete & self._pins.names(local.group)
         if pinned:
             self._pinned[local] = self._pinned.get(local, frozenset()) | pinned
-        obsolete = drop.obsolete - pinned
-        self._disk.queue_job(
-            lambda: self._store.drop_files(local.group, drop.removal, obsolete),
-            lambda _: self._end(local),
-            ahead=True,
-        )
+        self._drops[local] = _Drop(removal, obsolete - pinned, local.last_read)
+        self._running = None
+        self._drop_files()
+        self._start()
+
+    def _drop_files(self) -> None:
+        """Remove the files that the new images do without, once no read is in flight that may want
+        them. Other replicas are compacted meanwhile, this one is not."""
+        if self._stopped:
+            return
+        for local, drop in list(self._drops.items()):
+            if drop.begun or local.reads_up_to(drop.last_read):
+                continue
+            drop.begun = True
+            if drop.gone:
+                self._dropped(local)
+                continue
+            work = partial(self._store.drop_files, local.group, drop.removal, drop.obsolete)
+            self._disk.queue_job(work, partial(self._dropped, local), ahead=True)
+
+    def _dropped(self, local: LocalReplica, _: None = None) -> None:
+        drop = self._drops.pop(local)
+        self._released(local, gone=drop.gone)
 
     def _drop_unpinned(self) -> None:
         """Remove files of former images that nobody fetches any more."""
+        if self._stopped:
+            return
         for local, names in list(self._pinned.items()):
-            free = names - self._pins.names(local.group)
-            if not free or local in self._unpinning or local.reads_out or self._stopped:
+            if local in self._unpinning:
                 continue
+            free = self._unpinned_files.get(local)
+            if free is None:
+                found = names - self._pins.names(local.group)
+                if not found:
+                    continue
+                free = self._unpinned_files[local] = _Unpinned(found, local.last_read)
+            if local.reads_up_to(free.last_read):
+                continue
+            del self._unpinned_files[local]
             self._unpinning.add(local)
-            work = partial(self._store.remove_files, local.group, free)
-            self._disk.queue_job(work, partial(self._unpinned, local, free))
+            work = partial(self._store.remove_files, local.group, free.names)
+            self._disk.queue_job(work, partial(self._unpinned, local, free.names))
 
     def _unpinned(self, local: LocalReplica, removed: frozenset[str], _: None) -> None:
         self._unpinning.discard(local)
@@ -491,11 +523,15 @@ class Compactions:
             self._pinned[local] = left
 
     def _end(self, local: LocalReplica) -> None:
+        gone, self._abandoned = self._abandoned, False
         self._running = None
+        self._released(local, gone=gone)
+
+    def _released(self, local: LocalReplica, *, gone: bool) -> None:
+        """Nothing is done with the replica's files any more."""
         local.compacting = False
-        if local.replica.points and local.group not in self._failed and not self._abandoned:
+        if local.replica.points and local.group not in self._failed and not gone:
             self._waiting[local.group] = local
-        self._abandoned = False
         self._ended(local)
         self._start()
 

@@ -179,7 +179,8 @@ class ImageRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamagePassedOver:
-    """Opening a group found a damaged file that another one stands in for; it is made again."""
+    """Opening a group found damage that something else stands in for: another file, or for a
+    header the rest of the log. It is written again."""
 
     group: GroupId
     cause: str

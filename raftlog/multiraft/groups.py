@@ -489,6 +489,7 @@ class GroupStore:
         if self._log_type.exists(fs, folder):
             found = self._log_type.open(fs, folder, group, self._log_limits, self._cache, base=base)
             report = found.report
+            self._told_of(group, report.rebuilt)
             if report.torn_bytes:
                 self._tell(
                     TornTailTruncated(

@@ -141,11 +141,11 @@ class ImageSender:
             return
         check = FileCheck(self._fs, local.image.folder, local.group, info)
         self._is_checking = True
-        local.reads_out += 1
+        number = local.begin_read()
 
         def ran() -> None:
             self._is_checking = False
-            local.reads_out -= 1
+            local.end_read(number)
             if check.damage is not None and not self._stopped:
                 self._damaged(local, check.damage)
             self._ended(local)
@@ -196,11 +196,11 @@ class ImageSender:
         byte_count: int,
         answer: Callable[[], None],
     ) -> None:
-        local.reads_out += 1
+        number = local.begin_read()
         self._budget.began(peer, byte_count)
 
         def ran() -> None:
-            local.reads_out -= 1
+            local.end_read(number)
             self._budget.ended(peer, byte_count)
             if not self._stopped:
                 if read.damage is not None:

@@ -127,8 +127,9 @@ class LocalReplica:
         """A majority of the controller's voters have, so the replica does not campaign any more."""
         self.writing = False
         """A write of its log is in flight."""
-        self.reads_out = 0
-        """Reads of its log that are in flight, for followers that catch up."""
+        self.reads_out: set[int] = set()
+        """Reads of its files that are in flight, for other nodes and of past states."""
+        self._reads_begun = 0
         self.compacting = False
         """The compaction of a snapshot point of it is in flight."""
         self.damaged_files: frozenset[str] = frozenset()
@@ -184,8 +185,32 @@ class LocalReplica:
     def busy(self) -> bool:
         """Is anything in flight that uses the group's files?"""
         return (
-            self.writing or self.reads_out > 0 or self.compacting or self.mending or self.installing
+            self.writing
+            or bool(self.reads_out)
+            or self.compacting
+            or self.mending
+            or self.installing
         )
+
+    def begin_read(self) -> int:
+        """A read of the replica's files begins. `end_read` takes the number, which is above that of
+        every read before."""
+        self._reads_begun += 1
+        self.reads_out.add(self._reads_begun)
+        return self._reads_begun
+
+    def end_read(self, number: int) -> None:
+        """The read has ended."""
+        self.reads_out.remove(number)
+
+    @property
+    def last_read(self) -> int:
+        """The number of the read that began last; 0 if none has."""
+        return self._reads_begun
+
+    def reads_up_to(self, number: int) -> bool:
+        """Is that read in flight, or one that began before it?"""
+        return any(each <= number for each in self.reads_out)
 
     @property
     def serves_reads(self) -> bool:

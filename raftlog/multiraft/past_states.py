@@ -110,11 +110,11 @@ class PastStates:
         read = PastStateRead(self._fs, local.image.folder, local.info, snapshot, index)
         self._made = None  # two of them would be as large as the store each
         self._making = read
-        local.reads_out += 1
+        number = local.begin_read()
 
         def ran() -> None:
             self._making = None
-            local.reads_out -= 1
+            local.end_read(number)
             if read.error is not None:
                 if isinstance(read.error, CorruptFile):
                     self._damaged(local, read.error)

@@ -153,12 +153,12 @@ class PullAnswers:
             self._send(peer, self._pulled(local, row, peer, read))
             return True
         answer.reading += 1
-        local.reads_out += 1
+        number = local.begin_read()
         self._budget.began(peer, read.byte_count)
 
         def ran() -> None:
             answer.reading -= 1
-            local.reads_out -= 1
+            local.end_read(number)
             self._budget.ended(peer, read.byte_count)
             if not self._stopped:
                 self._send(peer, self._read(local, row, peer, read))

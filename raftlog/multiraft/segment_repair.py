@@ -274,11 +274,11 @@ class SegmentRepairs:
         if not read.from_disk:
             self._effects.send(request.sender, [_reply(request, read)])
             return
-        local.reads_out += 1
+        number = local.begin_read()
         self._budget.began(request.sender, read.byte_count)
 
         def ran() -> None:
-            local.reads_out -= 1
+            local.end_read(number)
             self._budget.ended(request.sender, read.byte_count)
             if not self._stopped:
                 still = read.incarnation == local.replica.log.incarnation

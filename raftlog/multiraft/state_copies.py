@@ -61,10 +61,10 @@ class StateCopies:
             raise Overloaded(queue="Snapshots being copied", limit=COPIED_MAX, holder=holder)
         path = f"{local.image.folder}/{snapshot.name}"
         read = SnapshotRead(self._fs, path, offset, CHUNK_BYTES_MAX)
-        local.reads_out += 1
+        number = local.begin_read()
 
         def ran() -> None:
-            local.reads_out -= 1
+            local.end_read(number)
             if read.damage is not None:
                 self._damaged(local, read.damage)
             done(read)

@@ -227,7 +227,8 @@ class KvServices:
             self._replicas.check_here(local)
             _check_agreed(local)
             _check_known(local, seen)
-            applied = local.replica.applied_index
+            # A replica that took an image may have to apply again what was told.
+            applied = max(seen, local.replica.applied_index)
             passed = min(applied - seen, CHANGES_KEPT)
             self._scans.spend(WORK_PER_WAKE + passed // _CHANGES_PER_WORK)
             found = local.kv_machine.changes(seen, call.prefix)

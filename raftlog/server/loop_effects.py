@@ -331,7 +331,7 @@ def _tell_damage(
             )
         case DamagePassedOver(group=group, cause=cause):
             log.error(
-                "a damaged file was passed over: another one stands in, and it is made again",
+                "a damaged file was passed over: what is whole stands in, and it is written again",
                 group=group,
                 cause=cause,
             )

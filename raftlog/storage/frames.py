@@ -23,8 +23,10 @@ predecessor and its own header are durable, so everything in earlier segments is
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
 from typing import NamedTuple
 
 from raftlog.checksum import crc32c
@@ -208,7 +210,13 @@ def encode_described(
     *, kind: int, index: int, term: int, synced_to: int, payload: PayloadSum, seed: int, chain: int
 ) -> tuple[bytes, int]:
     """As `encode_frame_header`, for a payload that is not at hand."""
-    fields = _FIELDS.pack(
+    fields = frame_fields(kind=kind, index=index, term=term, synced_to=synced_to, payload=payload)
+    return complete_fields(fields, seed, chain)
+
+
+def frame_fields(*, kind: int, index: int, term: int, synced_to: int, payload: PayloadSum) -> bytes:
+    """The bytes of a frame's header that its two checksums are of."""
+    return _FIELDS.pack(
         FRAME_MAGIC,
         kind,
         payload.command_length,
@@ -219,6 +227,10 @@ def encode_described(
         payload.command_crc,
         payload.body_crc,
     )
+
+
+def complete_fields(fields: bytes, seed: int, chain: int) -> tuple[bytes, int]:
+    """The header with these fields after a frame with `chain`, and the chain that includes it."""
     chain = crc32c(fields, chain)
     return fields + _CRCS.pack(crc32c(fields, seed), chain), chain
 
@@ -231,14 +243,19 @@ def decode_frame_header(data: bytes, at: int, seed: int) -> FrameHeader | None:
     if len(data) - at < FRAME_HEADER_BYTES:
         return None
     fields = data[at : at + _FIELDS.size]
-    own_crc, chain = _CRCS.unpack_from(data, at + _FIELDS.size)
-    if own_crc != crc32c(fields, seed):
+    (own_crc,) = _CRC.unpack_from(data, at + _FIELDS.size)
+    if own_crc != crc32c(fields, seed) or not fields.startswith(FRAME_MAGIC):
         return None
-    magic, kind, command_length, body_length, index, term, synced_to, command_crc, body_crc = (
+    return unchecked_frame_header(data, at)
+
+
+def unchecked_frame_header(data: bytes, at: int) -> FrameHeader:
+    """What the bytes at data[at:] say, whether they are damaged or not."""
+    fields = data[at : at + _FIELDS.size]
+    _, chain = _CRCS.unpack_from(data, at + _FIELDS.size)
+    _, kind, command_length, body_length, index, term, synced_to, command_crc, body_crc = (
         _FIELDS.unpack(fields)
     )
-    if magic != FRAME_MAGIC:
-        return None
     return FrameHeader(
         kind,
         index,
@@ -251,3 +268,62 @@ def decode_frame_header(data: bytes, at: int, seed: int) -> FrameHeader | None:
         chain,
         fields,
     )
+
+
+def confirms(data: bytes, header: bytes) -> bool:
+    """Does either checksum of a damaged header agree with the whole one?"""
+    own, chain = slice(_FIELDS.size, _FIELDS.size + 4), slice(_FIELDS.size + 4, FRAME_HEADER_BYTES)
+    return data[own] == header[own] or data[chain] == header[chain]
+
+
+def fields_with_one_byte_changed(data: bytes, seed: int) -> bytes | None:
+    """The fields of a damaged header with another value in one byte, so that its own CRC fits."""
+    (own_crc,) = _CRC.unpack_from(data, _FIELDS.size)
+    return _with_one_byte_changed(data[: _FIELDS.size], own_crc, seed)
+
+
+def likely_segment_headers(
+    data: bytes, *, purpose: Purpose, group: int, first_index: int
+) -> Iterator[SegmentHeader]:
+    """What a damaged header of this segment may have said: all that is not known as it is in
+    `data`, or the header whose CRC fits once another value is in one byte."""
+    _, _, _, segment_id, _, _, end, chain = _SEGMENT.unpack_from(data)
+    yield SegmentHeader(
+        purpose=purpose,
+        segment_id=segment_id,
+        group=group,
+        first_index=first_index,
+        previous_end=end,
+        previous_chain=chain,
+    )
+    (crc,) = _CRC.unpack_from(data, _SEGMENT.size)
+    fields = _with_one_byte_changed(data[: _SEGMENT.size], crc, 0)
+    if fields is not None:
+        header = decode_segment_header(fields + _CRC.pack(crc))
+        if isinstance(header, SegmentHeader):
+            yield header
+
+
+def _with_one_byte_changed(data: bytes, crc: int, seed: int) -> bytes | None:
+    """The data with another value in one byte, so that its CRC is `crc`; None: none has it."""
+    found = _one_byte_errors(len(data)).get(crc32c(data, seed) ^ crc)
+    if found is None:
+        return None
+    position, change = found
+    return data[:position] + bytes((data[position] ^ change,)) + data[position + 1 :]
+
+
+@cache
+def _one_byte_errors(length: int) -> dict[int, tuple[int, int]]:
+    """What a change of one byte changes in the CRC of so many: the same whatever they are."""
+    unchanged = crc32c(bytes(length))
+    errors = {
+        crc32c(bytes(position) + bytes((change,)) + bytes(length - position - 1)) ^ unchanged: (
+            position,
+            change,
+        )
+        for position in range(length)
+        for change in range(1, 256)
+    }
+    assert len(errors) == 255 * length, "the CRC tells all of them apart"
+    return errors

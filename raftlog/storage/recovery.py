@@ -112,11 +112,20 @@ class FrameWalk:
 
     def __iter__(self) -> Iterator[PlacedFrame]:
         while (header := self._next_header()) is not None:
-            frame = PlacedFrame(self.end, header, self.chain, self.proven_to)
-            self.end = frame.end
-            self.chain = header.chain
-            self.proven_to = max(self.proven_to, header.synced_to)
-            yield frame
+            yield self._passed(header)
+
+    def take(self, header: FrameHeader) -> PlacedFrame:
+        """Go on past the frame at `end`, whose header on disk is damaged and was proven to be this
+        one (`header_repair`)."""
+        self._data = b""
+        return self._passed(header)
+
+    def _passed(self, header: FrameHeader) -> PlacedFrame:
+        frame = PlacedFrame(self.end, header, self.chain, self.proven_to)
+        self.end = frame.end
+        self.chain = header.chain
+        self.proven_to = max(self.proven_to, header.synced_to)
+        return frame
 
     def _next_header(self) -> FrameHeader | None:
         at = self.end - self._data_position
@@ -163,8 +172,39 @@ class Tail:
     """Bytes that a crash left after `end`, without zeros at the end of the file."""
 
 
-def read_tail(file: File, header: SegmentHeader, accept: Callable[[PlacedFrame], None]) -> Tail:
+class Behind(NamedTuple):
+    """What comes after the last valid frame."""
+
+    nonzero_end: int
+    """The position after the last byte that is not zero; 0 if there is none."""
+    proven_to: int
+    """The highest `synced_to` of the headers there; 0 if there is none."""
+    first: tuple[int, FrameHeader] | None
+    """The first header that is valid by itself, and its position."""
+
+
+def look_behind(file: File, seed: int, end: int) -> Behind:
+    """Search the bytes after the valid frames, which end there."""
+    proven_to = 0
+    first: tuple[int, FrameHeader] | None = None
+
+    def found(position: int, header: FrameHeader) -> None:
+        nonlocal proven_to, first
+        proven_to = max(proven_to, header.synced_to)
+        if first is None and position > end:
+            first = position, header
+
+    return Behind(search(file, seed, end, found), proven_to, first)
+
+
+def read_tail(
+    file: File,
+    header: SegmentHeader,
+    accept: Callable[[PlacedFrame], None],
+    rebuilt: Callable[[FrameWalk, Behind], FrameHeader | None] = lambda walk, behind: None,
+) -> Tail:
     """Follow the frames of a last segment, pass each to `accept`, and apply the module's rule.
+    `rebuilt` may give the header at the walk's end, where that on disk is bad.
 
     If `truncated_from` is set, frames from there on were passed to `accept` but are not valid.
     Nothing is changed on disk. Raises `CorruptFile` on damage, at once if the file is longer than
@@ -177,18 +217,22 @@ def read_tail(file: File, header: SegmentHeader, accept: Callable[[PlacedFrame],
         raise CorruptFile(file=file.path, position=POSITION_LIMIT, problem=problem)
     walk = FrameWalk(file, header)
     unproven: deque[PlacedFrame] = deque()
-    for frame in walk:
+
+    def passed(frame: PlacedFrame) -> None:
         accept(frame)
         unproven.append(frame)
-        while unproven[0].end <= walk.proven_to:
+        while unproven and unproven[0].end <= walk.proven_to:
             unproven.popleft()
-    proven_behind = 0
 
-    def found(_: int, frame: FrameHeader) -> None:
-        nonlocal proven_behind
-        proven_behind = max(proven_behind, frame.synced_to)
-
-    nonzero_end = search(file, header.seed, walk.end, found)
+    while True:
+        for frame in walk:
+            passed(frame)
+        behind = look_behind(file, header.seed, walk.end)
+        nonzero_end, proven_behind, _ = behind
+        given = rebuilt(walk, behind) if nonzero_end > walk.end else None
+        if given is None:
+            break
+        passed(walk.take(given))
     if proven_behind > walk.end:
         raise CorruptFile(
             file=file.path,

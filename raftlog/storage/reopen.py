@@ -2,7 +2,9 @@
 
 The log begins with the segment of the entry after its base; the segments before that one are what
 a crash left of a removal (`prefix`). Sealed segments are followed by their headers up to the end
-that their successor names; the last segment by the rule in `recovery`. A truncation is made durable
+that their successor names; the last segment by the rule in `recovery`. A damaged header is rebuilt
+where what is left proves it (`header_repair`), and written again once the whole log is found to be
+readable. A truncation is made durable
 before anything is appended, and what stays is made durable before anybody is told of it.
 
 At most two files are open at once, and none on return: a node may have thousands of segments, and
@@ -12,18 +14,23 @@ most of its topics may be idle.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from raftlog.core.types import EntryKind, LogIndex
 from raftlog.errors import CorruptFile
 from raftlog.storage.contract import FileSystem
-from raftlog.storage.frames import MARKER, SEGMENT_HEADER_BYTES, Purpose
+from raftlog.storage.frames import MARKER, SEGMENT_HEADER_BYTES, FrameHeader, Purpose
+from raftlog.storage.header_repair import Following, rebuilt_header, rebuilt_segment_header
 from raftlog.storage.index import EntryTable
 from raftlog.storage.prefix import Base, PrefixRemoval
 from raftlog.storage.recovery import (
+    Behind,
     FrameWalk,
     PlacedFrame,
     Tail,
+    look_behind,
     read_segment_header,
     read_tail,
     write_again,
@@ -44,6 +51,16 @@ class RecoveryReport:
     torn_file: str = ""
     torn_position: int = 0
     torn_bytes: int = 0
+    rebuilt: tuple[CorruptFile, ...] = ()
+    """Headers that were damaged, and were written again as they had been."""
+
+
+class _Rewrite(NamedTuple):
+    """A header that is to be written again."""
+
+    path: str
+    position: int
+    data: bytes
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,6 +70,7 @@ class Reopened:
     segments: list[Segment] = field(default_factory=list)
     table: EntryTable = field(default_factory=EntryTable)
     report: RecoveryReport | None = None
+    rewrites: list[_Rewrite] = field(default_factory=list)
 
 
 def segment_path(folder: str, first_index: int) -> str:
@@ -74,12 +92,13 @@ def reopen(fs: FileSystem, folder: str, group: int, base: Base) -> Reopened:
     covered, held = _divide(fs, folder, base)
     found = Reopened(table=EntryTable(*base))
     for path in held:
-        segment = _open_segment(fs, path, group)
+        segment = _open_segment(fs, path, group, found.rewrites)
         if found.segments:
-            _read_sealed(found.table, found.segments[-1], segment)
+            _read_sealed(found, found.segments[-1], segment)
         found.segments.append(segment)
     last = found.segments[-1]
-    tail = _read_last(found.table, last)
+    tail = _read_last(found, last)
+    rebuilt = _write_headers(fs, found.rewrites)
     _mend(fs, folder, last, tail)
     PrefixRemoval(fs=fs, folder=folder, removed=covered, base=base).run()
     torn = tail.torn_bytes > 0
@@ -89,6 +108,7 @@ def reopen(fs: FileSystem, folder: str, group: int, base: Base) -> Reopened:
         torn_file=fs.location(last.path) if torn else "",
         torn_position=tail.end if torn else 0,
         torn_bytes=tail.torn_bytes,
+        rebuilt=rebuilt,
     )
     last.close()
     return found
@@ -130,25 +150,43 @@ def first_index_of(name: str) -> int:
     return int(found[1])
 
 
-def _open_segment(fs: FileSystem, path: str, group: int) -> Segment:
+def _open_segment(fs: FileSystem, path: str, group: int, rewrites: list[_Rewrite]) -> Segment:
     file = fs.open(path, create=False)
-    header = read_segment_header(file, purpose=Purpose.LOG, group=group)
+    first_index = first_index_of(path.rpartition("/")[2])
+    try:
+        header = read_segment_header(file, purpose=Purpose.LOG, group=group)
+    except CorruptFile:
+        rebuilt = rebuilt_segment_header(file, group, first_index)
+        if rebuilt is None:
+            raise
+        header = rebuilt
+        rewrites.append(_Rewrite(path, 0, header.encode()))
     segment = Segment(path, header)
     segment.file = file
-    if segment_path(path.rpartition("/")[0], header.first_index) != path:
+    if header.first_index != first_index:
         raise _corrupt(segment, 0, f"its header says that it begins with {header.first_index}")
     return segment
 
 
-def _read_sealed(table: EntryTable, segment: Segment, successor: Segment) -> None:
+def _read_sealed(found: Reopened, segment: Segment, successor: Segment) -> None:
     """Follow the frames up to the end that the successor names. Anything else is damage."""
     assert segment.file is not None
-    stop = successor.header.previous_end
+    table, header = found.table, successor.header
+    stop = header.previous_end
     walk = FrameWalk(segment.file, segment.header, stop=stop)
-    for frame in walk:
-        _accept(table, segment, frame)
-    if walk.end != stop:
-        raise _corrupt(segment, walk.end, f"it has no valid frame there, below its end at {stop}")
+    _accept_all(table, segment, walk)
+    while walk.end != stop:
+        first = look_behind(segment.file, segment.seed, walk.end).first
+        if first is None or first[0] >= stop:
+            following = Following(stop, None, header.previous_chain)
+        else:
+            following = Following(*first)
+        frame = _rebuilt(found, segment, walk, following)
+        if frame is None:
+            problem = f"it has no valid frame there, below its end at {stop}"
+            raise _corrupt(segment, walk.end, problem)
+        _accept(table, segment, walk.take(frame))
+        _accept_all(table, segment, walk)
     if walk.chain != successor.header.previous_chain:
         raise _corrupt(segment, walk.end, "its frames are not those before its successor")
     if table.last_index + 1 != successor.first_index:
@@ -161,16 +199,55 @@ def _read_sealed(table: EntryTable, segment: Segment, successor: Segment) -> Non
     segment.close()  # the next read opens it again
 
 
-def _read_last(table: EntryTable, segment: Segment) -> Tail:
+def _read_last(found: Reopened, segment: Segment) -> Tail:
     assert segment.file is not None
+    table = found.table
     if table.last_index + 1 != segment.first_index:
         raise _corrupt(segment, 0, f"it follows entry {table.last_index}")
-    tail = read_tail(segment.file, segment.header, lambda frame: _accept(table, segment, frame))
+
+    def rebuilt(walk: FrameWalk, behind: Behind) -> FrameHeader | None:
+        following = None if behind.first is None else Following(*behind.first)
+        return _rebuilt(found, segment, walk, following)
+
+    tail = read_tail(
+        segment.file, segment.header, lambda frame: _accept(table, segment, frame), rebuilt
+    )
     if tail.truncated_from is not None:
         table.truncate(tail.truncated_from)
     _settle(table, segment, tail.end, tail.chain)
     segment.proven_to = tail.proven_to
     return tail
+
+
+def _rebuilt(
+    found: Reopened, segment: Segment, walk: FrameWalk, following: Following | None
+) -> FrameHeader | None:
+    """The header at the end of the walk, if what is left proves it; it is to be written again."""
+    assert segment.file is not None
+    rebuilt = rebuilt_header(segment.file, segment.seed, walk, found.table, following)
+    if rebuilt is None:
+        return None
+    found.rewrites.append(_Rewrite(segment.path, walk.end, rebuilt.data))
+    return rebuilt.header
+
+
+def _write_headers(fs: FileSystem, rewrites: Iterable[_Rewrite]) -> tuple[CorruptFile, ...]:
+    """Write the headers in place, durably. A crash leaves each byte damaged or whole."""
+    damages = []
+    for path, position, data in rewrites:
+        file = fs.open(path, create=False)
+        file.write_at(position, [data])
+        file.sync()
+        file.close()
+        what = "a frame" if position else "the segment"
+        problem = f"the header of {what} was damaged; it was rebuilt from the rest of the file"
+        damages.append(CorruptFile(file=fs.location(path), position=position, problem=problem))
+    return tuple(damages)
+
+
+def _accept_all(table: EntryTable, segment: Segment, walk: FrameWalk) -> None:
+    for frame in walk:
+        _accept(table, segment, frame)
 
 
 def _accept(table: EntryTable, segment: Segment, frame: PlacedFrame) -> None:

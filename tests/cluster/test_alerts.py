@@ -318,7 +318,7 @@ def log_unreadable(scene: Scene) -> Iterator[Labels]:
     segment = scene.segment(node, "unreadable")
     with scene.cut((node, leader), (node, other)):
         with scene.dead(node):
-            flip(segment, SEGMENT_ID)
+            flip(segment, SEGMENT_ID, count=8)
         yield {"instance": scene.instance(node)}
 
 

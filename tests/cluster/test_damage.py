@@ -17,13 +17,21 @@ import pytest
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.errors import DeadlineExceeded
+from raftlog.storage.frames import (
+    FRAME_HEADER_BYTES,
+    SEGMENT_HEADER_BYTES,
+    SegmentHeader,
+    decode_segment_header,
+)
+from raftlog.storage.posix import PosixFileSystem
+from raftlog.storage.recovery import FrameWalk
 from raftlog.wire.calls import NodeView
 from tests import stores
 from tests.cluster.kept import NewLines
 from tests.cluster.waiting import leader_of
 
-SEGMENT_ID = 20
-"""A byte of a segment's header: without it nothing tells where the log ends."""
+SEGMENT_ID = 16
+"""Where a segment's header has its id: without it nothing tells where the log ends."""
 UNCACHED = ["storage.payload_cache_bytes_max=0"]
 
 
@@ -56,14 +64,16 @@ def test_a_damaged_topic_is_quarantined_and_filled_again_while_the_others_are_se
         topics = [client.create_topic(name, "number bigint") for name in ("bad", "good")]
         for name in ("bad", "good"):
             client.append(name, [{"number": 0}])
+        client.append("bad", [{"number": 1}])  # proves that the one before was durable
+        for name in ("bad", "good"):
             cluster.wait_caught_up(client, name)
         cluster.kill(3)
         folder = cluster.data / "node-3" / "groups" / str(topics[0].group)
         segment = folder / "00000000000000000001.log"
-        flip(segment, 70)
+        damage_frame(segment)
         before = segment.read_bytes()
         cluster.serve(3)
-        for number in range(1, 6):
+        for number in range(2, 6):
             client.append("bad", [{"number": number}])
             rows = pa.Table.from_batches(client.read("bad")).to_pylist()
             assert rows == [{"number": each} for each in range(number + 1)]
@@ -127,7 +137,7 @@ def test_a_damaged_topic_whose_log_was_dropped_gets_its_image_and_the_rest_again
         client.append("t", [{"text": texts[-1]}])
         cluster.wait_caught_up(client, "t")
         cluster.kill(3)
-        flip(segment, 70)
+        damage_frame(segment)
         cluster.serve(3)
         cluster.wait_caught_up(client, "t")
         wait_for(lambda: has_recovered(client, "t", 3), "the recovery to end", PATIENCE_S)
@@ -145,7 +155,7 @@ def test_a_node_with_a_damaged_controllers_group_recovers_it_and_serves(
         client.append("t", [{"number": 0}])
         cluster.wait_caught_up(client, "t")
         cluster.kill(3)
-        flip(cluster.data / "node-3" / "groups" / "0" / "00000000000000000001.log", 70)
+        damage_frame(cluster.data / "node-3" / "groups" / "0" / "00000000000000000001.log")
         cluster.serve(3)
         client.create_topic("later", "number bigint")
         for name in ("t", "later"):
@@ -172,7 +182,7 @@ def test_two_of_three_that_start_with_damaged_logs_are_filled_again_from_the_thi
         number = topic.group if group == "topic" else 0
         for node in (2, 3):
             folder = cluster.data / f"node-{node}" / "groups" / str(number)
-            flip(folder / "00000000000000000001.log", 70)
+            damage_frame(folder / "00000000000000000001.log")
         for node in (1, 2, 3):
             cluster.serve(node)
         for node in (2, 3):
@@ -190,6 +200,33 @@ def test_two_of_three_that_start_with_damaged_logs_are_filled_again_from_the_thi
         client.create_topic("later", "number bigint")
 
 
+def test_headers_damaged_on_two_of_three_while_the_third_is_behind_cost_no_record(
+    cluster: ProcessCluster,
+) -> None:
+    """Each entry is whole on two nodes, but neither of two logs would be read to its end."""
+    lines = NewLines(cluster)
+    with cluster.client() as client:
+        topic = client.create_topic("t", "number bigint")
+        client.append("t", [{"number": 0}])
+        cluster.wait_caught_up(client, "t")
+        cluster.kill(3)
+        for number in range(1, 6):
+            client.append("t", [{"number": number}])
+        for node in (1, 2):
+            cluster.kill(node)
+        for node, position in ((1, SEGMENT_HEADER_BYTES + 9), (2, SEGMENT_ID + 4)):
+            folder = cluster.data / f"node-{node}" / "groups" / str(topic.group)
+            flip(folder / "00000000000000000001.log", position)
+        for node in (1, 2, 3):
+            cluster.serve(node)
+        assert client.append("t", [{"number": 6}]).start == 6
+        rows = pa.Table.from_batches(client.read("t")).to_pylist()
+        assert rows == [{"number": each} for each in range(7)]
+        for node in (1, 2):
+            assert "it was rebuilt from the rest of the file" in lines.of(node)
+            assert "quarantined" not in lines.of(node)
+
+
 def test_without_another_majority_a_damaged_replica_neither_leads_nor_loses_its_files(
     cluster: ProcessCluster,
 ) -> None:
@@ -204,7 +241,7 @@ def test_without_another_majority_a_damaged_replica_neither_leads_nor_loses_its_
             cluster.kill(node)
             folder = cluster.data / f"node-{node}" / "groups" / str(topic.group)
             segments[node] = folder / "00000000000000000001.log"
-            flip(segments[node], SEGMENT_ID)
+            flip(segments[node], SEGMENT_ID, count=8)
         cluster.kill(1)
         for node in (1, 2, 3):
             cluster.serve(node)
@@ -233,7 +270,7 @@ def test_without_another_majority_a_damaged_replica_neither_leads_nor_loses_its_
             assert said.returncode == 3
         cluster.serve(1)
         for node in (2, 3):
-            flip(segments[node], SEGMENT_ID)
+            flip(segments[node], SEGMENT_ID, count=8)
             cluster.kill(node)
             cluster.serve(node)
         assert client.append("t", [{"number": 1}]).start == 1
@@ -246,12 +283,24 @@ def raftlog(cluster: ProcessCluster, words: str) -> subprocess.CompletedProcess[
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def flip(path: Path, position: int) -> None:
+def flip(path: Path, position: int, count: int = 1) -> None:
     with path.open("r+b") as file:
         file.seek(position)
-        (byte,) = file.read(1)
+        data = file.read(count)
         file.seek(position)
-        file.write(bytes([byte ^ 1]))
+        file.write(bytes(byte ^ 1 for byte in data))
+
+
+def damage_frame(path: Path) -> None:
+    """Damage more of the first frame with a payload than can be rebuilt: its header, and a byte
+    more."""
+    folder, _, name = str(path).rpartition("/")
+    file = PosixFileSystem(Path(folder)).open(name, create=False)
+    header = decode_segment_header(file.read_at(0, SEGMENT_HEADER_BYTES))
+    assert isinstance(header, SegmentHeader)
+    start = next(each.position for each in FrameWalk(file, header) if each.header.payload_bytes)
+    file.close()
+    flip(path, start, FRAME_HEADER_BYTES + 1)
 
 
 def has_recovered(client: LogClient, topic: str, node: int) -> bool:

@@ -245,13 +245,13 @@ def test_a_group_that_goes_while_its_files_wait_to_be_removed_keeps_them() -> No
     scene = Scene()
     local = scene.topics[1]
     scene.write(3 * EVERY)
-    local.reads_out = 1
+    read = local.begin_read()
     scene.compact()
     scene.driver.run()
     scene.compactions.forget(local)
     assert scene.driver.abandoned == [], "its job has ended"
     before = scene.files()
-    local.reads_out = 0
+    local.end_read(read)
     scene.tick(1)
     assert (scene.ended, scene.files()) == ([1], before)
 
@@ -282,7 +282,7 @@ def test_files_go_only_when_the_manifest_is_durable_and_no_read_is_out() -> None
     base = local.replica.log.base_index
     scene.tick(1)
     assert local.replica.log.base_index == base, "the manifest does not say so yet"
-    local.reads_out = 1
+    read = local.begin_read()
     scene.driver.run()
     durable = scene.fs.durable_copy(Random(1))
     image = read_image(durable, scene.store.folder_of(local.group)).image
@@ -290,12 +290,55 @@ def test_files_go_only_when_the_manifest_is_durable_and_no_read_is_out() -> None
     scene.tick(2)
     assert set(before) <= set(scene.files()), "a read may want them"
     assert local.compacting
-    local.reads_out = 0
+    local.end_read(read)
     scene.tick(1)
     scene.driver.run()
     assert [name for name in before if name not in scene.files()]
     scene.restart()
     assert scene.offsets() == list(range(scene.topics[1].topic_machine.high_water_mark))
+
+
+def test_reads_that_begin_later_do_not_keep_files_that_wait_for_earlier_ones() -> None:
+    """Followers that catch up read all the time."""
+    scene = Scene()
+    local = scene.topics[1]
+    scene.write(3 * EVERY)
+    scene.compact_all()
+    scene.write(EVERY)
+    before = scene.files()
+    read = local.begin_read()
+    scene.compact()
+    scene.driver.run()
+    for _ in range(5):
+        following = local.begin_read()
+        assert set(before) <= set(scene.files())
+        local.end_read(read)
+        scene.tick(1)
+        read = following
+    scene.driver.run()
+    assert local.reads_out
+    assert [name for name in before if name not in scene.files()]
+    assert not local.compacting
+
+
+def test_a_replica_whose_files_wait_for_a_read_does_not_keep_others_from_being_compacted() -> None:
+    scene = Scene(topics=2)
+    waits = scene.topics[1]
+    scene.write(3 * EVERY, 1)
+    read = waits.begin_read()
+    scene.compact()
+    scene.driver.run()
+    assert waits.compacting
+    scene.write(3 * EVERY, 2)
+    scene.write(3 * EVERY, 1)
+    assert scene.compact().group == 2, "the node compacts one at a time, and this one waits"
+    scene.driver.run()
+    scene.driver.run()
+    assert {job.group for job, _ in scene.driver.jobs} <= {2}
+    waits.end_read(read)
+    scene.compact_all()
+    assert not waits.compacting
+    assert not waits.replica.points
 
 
 def test_after_a_restart_what_is_in_history_is_compared_as_before() -> None:

@@ -144,7 +144,7 @@ def test_the_state_at_each_index_is_that_of_a_snapshot_and_replay_or_refused(
             store.at(index)
         assert underflow.value.earliest == min(each for each in snapshots if each > index)
     assert refused > 0
-    assert store.local.reads_out == 0
+    assert not store.local.reads_out
 
 
 def test_without_a_snapshot_the_log_is_replayed_from_its_first_entry() -> None:

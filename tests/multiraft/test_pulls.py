@@ -30,7 +30,7 @@ from raftlog.multiraft.pulls import _Asked
 from raftlog.wire.codec import encode_command
 from tests.machines.scenes import SCHEMA
 from tests.multiraft.test_placed_replicas import Node
-from tests.multiraft.test_quarantine import SEGMENT, SEGMENT_ID, flip
+from tests.multiraft.test_quarantine import SEGMENT, SEGMENT_ID, damage_header
 from tests.multiraft.test_refused_messages import NODES, started
 from tests.storage.memory import MemoryFileSystem
 
@@ -299,7 +299,7 @@ def test_an_observer_fills_a_damaged_replica_again_though_no_leader_speaks_to_it
     before.pull(2 * PULL_TICKS)
     before.multiraft.stop()
     before.multiraft.close()
-    flip(before.disk, SEGMENT, SEGMENT_ID)
+    damage_header(before.disk, SEGMENT, SEGMENT_ID)
     again = Puller(disk=before.disk)
     again.logs = before.logs
     assert again.multiraft.replicas.quarantined.keys() == {GROUP}

@@ -35,6 +35,7 @@ from raftlog.machines.commands import AddNode, Command, CreateTopic, DeleteTopic
 from raftlog.machines.group_info import CONTROLLER
 from raftlog.machines.schema import Field, Schema
 from raftlog.multiraft.effects import (
+    DamagePassedOver,
     GroupQuarantined,
     GroupRefilling,
     GroupRemoved,
@@ -112,10 +113,10 @@ def disk_of_two_topics(
     return disk
 
 
-def flip(disk: MemoryFileSystem, path: str, position: int) -> None:
+def flip(disk: MemoryFileSystem, path: str, position: int, count: int = 1) -> None:
     file = disk.open(path, create=False)
-    (byte,) = file.read_at(position, 1)
-    file.write_at(position, [bytes([byte ^ 1])])
+    data = file.read_at(position, count)
+    file.write_at(position, [bytes(byte ^ 1 for byte in data)])
     file.sync()
     file.close()
 
@@ -138,22 +139,25 @@ CREATE = CreateTopic(
     timestamp_us=1,
 )
 SEGMENT = "groups/1/00000000000000000001.log"
-SEGMENT_ID = 20
-"""A byte of its header: without the id nothing tells where the log ends."""
-FRAME = 70
-"""A byte of its first frame: the later ones tell where the log ends."""
+SEGMENT_ID = 16
+"""Where its header has the id: without it nothing tells where the log ends."""
+FRAME = 72
+"""Where its first frame has its lengths: the later frames tell where the log ends."""
 
 
-@pytest.mark.parametrize(
-    ("path", "position"), [(SEGMENT, 8), (SEGMENT, SEGMENT_ID), ("groups/1/manifest", 60)]
-)
+def damage_header(disk: MemoryFileSystem, path: str, position: int) -> None:
+    """Damage more of a header than can be rebuilt: the segment's id, or a frame's two lengths."""
+    flip(disk, path, position, count=8)
+
+
+@pytest.mark.parametrize(("path", "position"), [(SEGMENT, SEGMENT_ID), ("groups/1/manifest", 60)])
 def test_a_damaged_topic_is_quarantined_and_the_others_of_its_node_serve(
     path: str, position: int
 ) -> None:
     disk = disk_of_two_topics()
-    flip(disk, path, position)
+    damage_header(disk, path, position)
     if path.endswith("manifest"):
-        flip(disk, f"{path}.2", position)
+        damage_header(disk, f"{path}.2", position)
     before = everything_in(disk, "groups/1")
     multiraft, driver = follower(disk)
     (told,) = (event for event in driver.told if isinstance(event, GroupQuarantined))
@@ -168,7 +172,7 @@ def test_a_damaged_topic_is_quarantined_and_the_others_of_its_node_serve(
 
 def test_a_quarantined_replica_neither_votes_nor_acknowledges_nor_says_that_it_is_gone() -> None:
     disk = disk_of_two_topics()
-    flip(disk, SEGMENT, SEGMENT_ID)
+    damage_header(disk, SEGMENT, SEGMENT_ID)
     multiraft, driver = follower(disk)
     driver.sent.clear()
     for group in (1, 2):
@@ -197,7 +201,7 @@ def test_a_quarantined_replica_neither_votes_nor_acknowledges_nor_says_that_it_i
 def test_only_a_node_that_may_lead_its_group_lets_a_quarantined_replica_be_filled_again() -> None:
     """Its damaged files are put aside then: without another copy a person could mend them."""
     disk = disk_of_two_topics()
-    flip(disk, SEGMENT, SEGMENT_ID)
+    damage_header(disk, SEGMENT, SEGMENT_ID)
     multiraft, driver = follower(disk)
     observer, stranger = NodeId(8), NodeId(9)
     added = [AddNode(node=node, address=f"h{node}:1", observer=node == observer)
@@ -217,7 +221,7 @@ def test_only_a_node_that_may_lead_its_group_lets_a_quarantined_replica_be_fille
 
 def test_a_quarantined_topic_that_is_deleted_is_removed() -> None:
     disk = disk_of_two_topics()
-    flip(disk, SEGMENT, SEGMENT_ID)
+    damage_header(disk, SEGMENT, SEGMENT_ID)
     multiraft, driver = follower(disk)
     commands = [CREATE, DeleteTopic(name=topic(1).name, incarnation=topic(1).incarnation)]
     apply_in_controller(multiraft, driver, commands[:1], first=1)
@@ -266,7 +270,7 @@ def apply_in_controller(
 def test_a_node_whose_controllers_group_is_damaged_recovers_it_and_serves_its_topics() -> None:
     disk = disk_of_two_topics()
     before = everything_in(disk, "groups/0")
-    flip(disk, "groups/0/00000000000000000001.log", 8)
+    damage_header(disk, "groups/0/00000000000000000001.log", SEGMENT_ID)
     multiraft, driver = follower(disk)
     assert multiraft.replicas.keys() == {CONTROLLER_GROUP, 1, 2}
     assert multiraft.replicas.of_controller.raft.recovering
@@ -292,7 +296,7 @@ def test_a_damaged_command_in_the_controllers_log_is_found_before_it_is_replayed
 def damaged_controller(founder: int) -> GroupStore:
     """Node 1's, in a cluster that `founder` founded alone."""
     disk = disk_of_two_topics(founders=(founder,))
-    flip(disk, "groups/0/00000000000000000001.log", 8)
+    damage_header(disk, "groups/0/00000000000000000001.log", SEGMENT_ID)
     folder = opened_folder(disk, 1, (founder,))
     return GroupStore(
         folder=folder,
@@ -347,7 +351,7 @@ def from_leader(*, last: int = 3, recovered: int = 0) -> list[Heartbeat | Append
 
 def test_a_quarantined_replica_is_filled_again_once_a_leader_speaks() -> None:
     disk = disk_of_two_topics()
-    flip(disk, SEGMENT, SEGMENT_ID)
+    damage_header(disk, SEGMENT, SEGMENT_ID)
     before = everything_in(disk, "groups/1")
     multiraft, driver = follower(disk)
     apply_in_controller(multiraft, driver, [CREATE], first=1)
@@ -373,12 +377,12 @@ def test_a_quarantined_replica_is_filled_again_once_a_leader_speaks() -> None:
     assert multiraft.replicas[GroupId(1)].replica.log.last_index == 3
 
 
-@pytest.mark.parametrize("position", [FRAME, 210])
+@pytest.mark.parametrize("position", [FRAME, FRAME + FRAME_HEADER_BYTES + NOOP[1].size])
 def test_a_replica_that_knows_where_its_log_ended_is_filled_again_at_once_and_votes(
     position: int,
 ) -> None:
     disk = disk_of_two_topics()
-    flip(disk, SEGMENT, position)
+    damage_header(disk, SEGMENT, position)
     before = everything_in(disk, "groups/1")
     multiraft, driver = follower(disk)
     kinds = [type(event) for event in driver.told]
@@ -410,7 +414,7 @@ def test_a_replica_that_knows_where_its_log_ended_is_filled_again_at_once_and_vo
 def test_the_only_voter_of_a_topic_stays_quarantined() -> None:
     """There is nobody to fill it from."""
     disk = disk_of_two_topics(voters=NODES[:1])
-    flip(disk, SEGMENT, FRAME)
+    damage_header(disk, SEGMENT, FRAME)
     multiraft, _ = follower(disk)
     assert multiraft.replicas.quarantined.keys() == {1}
     assert not disk.exists(ASIDE)
@@ -418,7 +422,7 @@ def test_the_only_voter_of_a_topic_stays_quarantined() -> None:
 
 def test_a_leader_of_an_earlier_term_hears_from_the_new_replica_what_was_promised() -> None:
     disk = disk_of_two_topics(promised=3)
-    flip(disk, SEGMENT, SEGMENT_ID)
+    damage_header(disk, SEGMENT, SEGMENT_ID)
     multiraft, driver = follower(disk)
     apply_in_controller(multiraft, driver, [CREATE], first=1)
     for _ in range(2):
@@ -439,7 +443,7 @@ class Crash(BaseException):
 def test_a_crash_anywhere_in_it_loses_neither_the_damaged_files_nor_the_mark() -> None:
     for changes in range(60):
         disk = disk_of_two_topics()
-        flip(disk, SEGMENT, SEGMENT_ID)
+        damage_header(disk, SEGMENT, SEGMENT_ID)
         before = everything_in(disk, "groups/1")
         multiraft, driver = follower(disk)
         apply_in_controller(multiraft, driver, [CREATE], first=1)
@@ -503,3 +507,32 @@ def test_damage_met_while_entries_are_applied_quarantines_the_replica() -> None:
     assert local.raft.recovering
     assert local.raft.recovery.lost == LastEntry(Term(1), LogIndex(3))
     assert disk.exists(ASIDE)
+
+
+@pytest.mark.parametrize("position", [20, SEGMENT_HEADER_BYTES + 12, SEGMENT_HEADER_BYTES + 50])
+@pytest.mark.parametrize("voters", [NODES, NODES[:1]])
+def test_a_damaged_header_that_can_be_rebuilt_is_told_and_costs_the_replica_nothing(
+    position: int, voters: tuple[NodeId, ...]
+) -> None:
+    """Neither its peers nor its vote: the only voter of a topic goes on as well."""
+    disk = disk_of_two_topics(voters=voters)
+    before = everything_in(disk, "groups/1")
+    flip(disk, SEGMENT, position)
+    multiraft, driver = follower(disk)
+    (told,) = (event for event in driver.told if isinstance(event, DamagePassedOver))
+    assert told.group == 1
+    assert SEGMENT in told.cause
+    assert not any(isinstance(event, GroupQuarantined) for event in driver.told)
+    local = multiraft.replicas[GroupId(1)]
+    assert not local.raft.recovering
+    assert local.replica.log.last_index == 3
+    assert everything_in(disk, "groups/1") == before
+
+
+def test_damaged_headers_of_the_controllers_log_are_written_again() -> None:
+    disk = disk_of_two_topics(logged_by_controller=[CREATE])
+    before = everything_in(disk, "groups/0")
+    flip(disk, "groups/0/00000000000000000001.log", SEGMENT_HEADER_BYTES + 9)
+    multiraft, _ = follower(disk)
+    assert not multiraft.replicas.of_controller.raft.recovering
+    assert everything_in(disk, "groups/0") == before

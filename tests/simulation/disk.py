@@ -50,12 +50,12 @@ class Disk:
     def fail_next_sync(self) -> None:
         self._fails = True
 
-    def flip(self, path: str, position: int) -> None:
-        """Change a byte at rest, durably. Nothing else of the file may be unsynced."""
+    def flip(self, path: str, position: int, count: int = 1) -> None:
+        """Change so many bytes at rest, durably. Nothing else of the file may be unsynced."""
         interrupt, self.fs.interrupt = self.fs.interrupt, None
         file = self.fs.open(path, create=False)
-        (byte,) = file.read_at(position, 1)
-        file.write_at(position, [bytes([byte ^ 1])])
+        data = file.read_at(position, count)
+        file.write_at(position, [bytes(byte ^ 1 for byte in data)])
         file.sync()
         file.close()
         self.fs.interrupt = interrupt

@@ -335,18 +335,36 @@ class SimulatedNode:
         self.disk.flip(path, int(share * size))
 
     def damage_log(self, group: GroupId, random: Random) -> None:
-        """Change a byte of a frame's header, or of a segment's, where it cannot be taken for the
-        torn tail of a write. The process does not run."""
+        """Change a frame's header, or a segment's, where it cannot be taken for the torn tail of a
+        write: one byte, which can be rebuilt, or all. The process does not run."""
         assert not self.running
         self.damaged = True
         folder = self.log_folder(group)
         path = f"{folder}/{random.choice(segment_names(self.disk.fs, folder))}"
+        starts = self._headers(path, group)
+        start, byte = random.choice(starts), random.randrange(FRAME_HEADER_BYTES)
+        if byte % 4:
+            self.disk.flip(path, start, FRAME_HEADER_BYTES)
+        else:
+            self.disk.flip(path, start + byte)
+
+    def damage_headers(self, group: GroupId, random: Random, count: int) -> None:
+        """Change a byte in each of so many headers of the log. The process does not run."""
+        assert not self.running
+        self.damaged = True
+        folder = self.log_folder(group)
+        paths = [f"{folder}/{name}" for name in segment_names(self.disk.fs, folder)]
+        places = [(path, start) for path in paths for start in self._headers(path, group)]
+        for path, start in random.sample(places, count):
+            self.disk.flip(path, start + random.randrange(FRAME_HEADER_BYTES))
+
+    def _headers(self, path: str, group: GroupId) -> list[int]:
+        """Where headers are in a segment that cannot be taken for the torn tail of a write."""
         file = self.disk.fs.open(path, create=False)
         walk = FrameWalk(file, read_segment_header(file, purpose=Purpose.LOG, group=group))
         frames = list(walk)
         file.close()
-        starts = [frame.position for frame in frames if frame.end <= walk.proven_to]
-        self.disk.flip(path, random.choice([0, *starts]) + random.randrange(FRAME_HEADER_BYTES))
+        return [0, *(frame.position for frame in frames if frame.end <= walk.proven_to)]
 
     # ------------------------------------------------------------ effects of `MultiRaft`
 

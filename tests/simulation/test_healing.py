@@ -122,6 +122,36 @@ def test_two_of_three_that_start_with_damaged_logs_are_filled_again_from_the_thi
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+def test_headers_damaged_on_two_of_three_while_the_third_is_behind_cost_no_record(
+    seed: int,
+) -> None:
+    """Neither of the two may wait for the third, which lacks what they acknowledged."""
+    cluster = DamagedCluster(60 + seed)
+    random = Random(seed)
+    leader, follower, lagging = leader_and_followers(cluster)
+    cluster.cut_off(lagging)
+    cluster.append(5)
+    cluster.wait(lambda: cluster.last_durable(follower) == cluster.last_durable(leader))
+    rows = cluster.rows(leader)
+    assert cluster.last_durable(lagging) < cluster.last_durable(leader)
+    cluster.pass_timeouts(3)
+    for node in VOTERS:
+        cluster.nodes[node].end(power=True)
+    cluster.network.heal()
+    for node in (leader, follower):
+        cluster.nodes[node].damage_headers(GROUP, random, seed + 1)
+    for node in VOTERS:
+        cluster.nodes[node].start()
+    cluster.append(3)
+    cluster.wait(cluster.rests, timeouts=200)
+    for node in VOTERS:
+        assert not cluster.local(node, GROUP).raft.recovering
+        assert cluster.rows(node)[: len(rows)] == rows
+        assert cluster.rows(node) == cluster.rows(leader)
+
+
+@pytest.mark.slow
 def test_what_all_three_have_damaged_is_told_refused_and_kept_and_the_rest_is_served() -> None:
     cluster = DamagedCluster(3)
     bad: dict[int, dict[str, bytes]] = {}

@@ -6,6 +6,7 @@ from random import Random
 
 from raftlog.core.types import Entry, EntryKind, GroupId, LogIndex, Payload, Term
 from raftlog.storage.contract import FileSystem
+from raftlog.storage.frames import FRAME_HEADER_BYTES
 from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
@@ -90,3 +91,10 @@ def disk_of(files: dict[str, bytes], folder: str = FOLDER) -> MemoryFileSystem:
 def flipped(data: bytes, position: int, mask: int = 0xFF) -> bytes:
     """The data with the bits of one byte flipped."""
     return data[:position] + bytes([data[position] ^ mask]) + data[position + 1 :]
+
+
+def without_frame(data: bytes, position: int) -> bytes:
+    """The data with the header of the frame at the position and the byte after it overwritten: that
+    is more than the rest tells."""
+    length = FRAME_HEADER_BYTES + 1
+    return data[:position] + b"\xa5" * length + data[position + length :]

@@ -28,6 +28,7 @@ from tests.storage.disks import (
     files_of,
     flipped,
     new_disk,
+    without_frame,
     write,
 )
 from tests.storage.memory import MemoryFileSystem
@@ -263,7 +264,7 @@ def test_nothing_is_removed_while_the_rest_is_damaged() -> None:
     full(disk).close()
     files = files_of(disk)
     names = sorted(files)
-    damaged = {**files, names[2]: flipped(files[names[2]], 70)}
+    damaged = {**files, names[2]: without_frame(files[names[2]], 64)}
     disk = disk_of(damaged)
     with pytest.raises(CorruptFile):
         reopened(disk, base(int(names[1][:20]) - 1, 1))

@@ -68,7 +68,7 @@ def end_of(log: GroupLog) -> LastEntry:
 @pytest.mark.parametrize("limits", LAYOUTS)
 @pytest.mark.parametrize("closed", [True, False])
 @pytest.mark.parametrize("at_once", [1, 3])
-def test_a_flipped_byte_hides_the_end_only_in_the_header_of_the_last_segment(
+def test_a_damaged_place_hides_the_end_only_in_the_header_of_the_last_segment(
     limits: LogLimits, closed: bool, at_once: int
 ) -> None:
     """A log that opens ends where it says: damage in the last write may look like a torn one."""
@@ -77,12 +77,14 @@ def test_a_flipped_byte_hides_the_end_only_in_the_header_of_the_last_segment(
     assert whole is not None
     told = 0
     for name, data in files.items():
-        for position in range(len(data)):
-            disk = disk_of({**files, name: flipped(data, position, 1)})
+        for position in range(len(data.rstrip(b"\0"))):
+            length = min(SEGMENT_HEADER_BYTES, len(data) - position)
+            bad = data[:position] + b"\xa5" * length + data[position + length :]
+            disk = disk_of({**files, name: bad})
             found = last_entry(disk, FOLDER, GROUP, NO_BASE)
             log = opened(disk, limits)
             if log is not None:
-                assert found == end_of(log)
+                assert log.report.rebuilt or found == end_of(log)
             elif name == max(files) and position < SEGMENT_HEADER_BYTES:
                 assert found is None
             else:

@@ -6,6 +6,8 @@ to, or does not open; and it never holds an entry that was not written.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from raftlog.core.types import Entry
@@ -25,6 +27,7 @@ from tests.storage.disks import (
     files_of,
     flipped,
     new_disk,
+    without_frame,
     write,
 )
 from tests.storage.memory import MemoryFileSystem
@@ -93,11 +96,20 @@ def test_a_log_zeroed_from_any_byte_keeps_the_whole_frames_before() -> None:
         assert end_of(kept) <= size or not any(whole[size : end_of(kept)])
 
 
+def in_header(position: int) -> bool:
+    """Is the byte in the header of one of the entries?"""
+    return any(0 <= position - end_of(last) < FRAME_HEADER_BYTES for last in range(6))
+
+
 @pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
-def test_a_flipped_byte_is_truncated_in_the_unwitnessed_tail_and_damage_below_it(mask: int) -> None:
+def test_a_flipped_byte_of_a_payload_is_truncated_in_the_unwitnessed_tail_and_damage_below_it(
+    mask: int,
+) -> None:
     whole = log_bytes()
     witnessed = end_of(SYNCED)  # entry 4's frame says that 1 to 3 were durable
     for position in range(SEGMENT_HEADER_BYTES, len(whole)):
+        if in_header(position):
+            continue
         data = flipped(whole, position, mask)
         last_before = max(last for last in range(7) if end_of(last) <= position)
         if position >= witnessed:
@@ -113,23 +125,103 @@ def test_a_flipped_byte_is_truncated_in_the_unwitnessed_tail_and_damage_below_it
         assert caught.value.position == end_of(last_before)
 
 
-def test_once_a_marker_bears_witness_every_flipped_byte_is_damage() -> None:
+@pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
+@pytest.mark.parametrize("marker", [True, False])
+def test_a_flipped_byte_of_a_header_is_written_again_as_it_was(mask: int, marker: bool) -> None:
+    """Of the segment's header and those of the last write as well."""
+    whole = log_bytes(marker=marker)
+    for position in range(len(whole)):
+        if position >= SEGMENT_HEADER_BYTES and not in_header(position):
+            continue
+        log, disk = open_bytes(flipped(whole, position, mask))
+        (damage,) = log.report.rebuilt
+        assert damage.position <= position < damage.position + SEGMENT_HEADER_BYTES
+        assert prefix_length(content(log)) == 6
+        assert log.report.torn_bytes == 0
+        assert files_of(disk)[FIRST] == whole
+        disk.crash()
+        assert files_of(disk)[FIRST] == whole
+
+
+def test_once_a_marker_bears_witness_every_flipped_byte_of_a_payload_is_damage() -> None:
     whole = log_bytes(marker=True)
     for position in range(SEGMENT_HEADER_BYTES, end_of(6)):
-        with pytest.raises(CorruptFile):
-            content(open_bytes(flipped(whole, position))[0])
+        if not in_header(position):
+            with pytest.raises(CorruptFile):
+                content(open_bytes(flipped(whole, position))[0])
     for position in range(end_of(6), len(whole)):  # the marker itself holds nothing
         assert prefix_length(content(open_bytes(flipped(whole, position))[0])) == 6
 
 
-def test_any_flipped_byte_in_a_segments_header_is_damage() -> None:
-    whole = log_bytes()
-    for position in range(SEGMENT_HEADER_BYTES):
-        disk = disk_of({FIRST: flipped(whole, position)})
+def test_a_header_that_is_gone_with_a_byte_of_its_payload_is_damage() -> None:
+    whole = log_bytes(marker=True)
+    for last in range(6):
+        disk = disk_of({FIRST: without_frame(whole, end_of(last))})
         with pytest.raises(CorruptFile) as caught:
             GroupLog.open(disk, FOLDER, GROUP, BARE)
-        assert caught.value.position == 0
-        assert files_of(disk)[FIRST] == flipped(whole, position), "nothing is changed"
+        assert caught.value.position == end_of(last)
+        assert files_of(disk)[FIRST] == without_frame(whole, end_of(last))
+    disk = disk_of({FIRST: bytes(SEGMENT_HEADER_BYTES) + whole[SEGMENT_HEADER_BYTES:]})
+    with pytest.raises(CorruptFile) as caught:
+        GroupLog.open(disk, FOLDER, GROUP, BARE)
+    assert caught.value.position == 0
+
+
+def test_several_damaged_headers_are_written_again_also_one_after_another() -> None:
+    whole = log_bytes(marker=True)
+    for damaged in ([0, 3], [1, 2], [4, 5], [0, 1, 2, 3, 4, 5]):
+        for offset in range(FRAME_HEADER_BYTES):
+            data = whole
+            for last in damaged:
+                data = flipped(data, end_of(last) + offset)
+            log, disk = open_bytes(data)
+            assert [each.position for each in log.report.rebuilt] == list(map(end_of, damaged))
+            assert files_of(disk)[FIRST] == whole
+
+
+@pytest.mark.parametrize(("start", "length"), [(0, 5), (8, 4), (12, 4), (16, 16), (32, 24)])
+def test_whole_fields_of_a_header_are_written_again_as_they_were(start: int, length: int) -> None:
+    """As long as one of the two lengths is left: the next frame tells where this one ends."""
+    whole = log_bytes(marker=True)
+    for last in range(6):
+        at = end_of(last) + start
+        log, disk = open_bytes(whole[:at] + b"\xa5" * length + whole[at + length :])
+        assert prefix_length(content(log)) == 6
+        assert files_of(disk)[FIRST] == whole
+
+
+def test_the_whole_header_of_an_entry_without_a_body_is_written_again_as_it_was() -> None:
+    whole = log_bytes(marker=True)
+    start = end_of(3)
+    assert not entry(4).payload.body
+    data = whole[:start] + bytes(FRAME_HEADER_BYTES) + whole[start + FRAME_HEADER_BYTES :]
+    log, disk = open_bytes(data)
+    assert prefix_length(content(log)) == 6
+    assert files_of(disk)[FIRST] == whole
+
+
+def test_a_crash_while_headers_are_written_again_leaves_a_log_that_opens() -> None:
+    whole = log_bytes(marker=True)
+    data = whole
+    for last in range(6):
+        data = flipped(data, end_of(last) + 9)
+    for seed in range(30):
+        disk = disk_of({FIRST: data})
+        left = [seed % 12]
+
+        def stop(operation: str, path: str, left: list[int] = left) -> None:
+            left[0] -= 1
+            if left[0] < 0:
+                raise InterruptedError
+
+        disk.interrupt = stop
+        with suppress(InterruptedError):
+            GroupLog.open(disk, FOLDER, GROUP, BARE)
+        disk.interrupt = None
+        disk.crash()
+        log = GroupLog.open(disk, FOLDER, GROUP, BARE)
+        assert prefix_length(content(log)) == 6
+        assert files_of(disk)[FIRST] == whole
 
 
 def test_damage_found_while_reading_is_never_returned() -> None:
@@ -221,7 +313,7 @@ def test_a_truncated_tail_leaves_no_witness() -> None:
     log.append(entries(2, 4, term=2))
     write(log)
     data = files_of(disk)[FIRST]
-    log, _ = open_bytes(flipped(data, end_of(1) + 3))
+    log, _ = open_bytes(without_frame(data, end_of(1)))
     assert content(log) == entries(1, 1)
 
 
@@ -229,13 +321,13 @@ def test_a_torn_tail_leaves_no_witness() -> None:
     """Frames behind a torn one are truncated durably, before the next append can be torn as
     well."""
     whole = log_bytes()
-    log, disk = open_bytes(flipped(whole, end_of(3) + 3))
+    log, disk = open_bytes(without_frame(whole, end_of(3)))
     log.append([entry(4, term=2)])
     work = log.take_write()
     assert work is not None
     work.run()
     data = files_of(disk)[FIRST]
-    assert prefix_length(content(open_bytes(flipped(data, end_of(3) + 3))[0])) == 3
+    assert prefix_length(content(open_bytes(without_frame(data, end_of(3)))[0])) == 3
 
 
 def test_a_log_whose_torn_tail_was_truncated_still_writes_its_marker() -> None:
@@ -244,16 +336,19 @@ def test_a_log_whose_torn_tail_was_truncated_still_writes_its_marker() -> None:
     assert prefix_length(content(log)) == 5
     log.close()
     data = files_of(disk)[FIRST]
-    for position in range(SEGMENT_HEADER_BYTES, end_of(5)):
+    for last in range(5):
         with pytest.raises(CorruptFile):
-            content(open_bytes(flipped(data, position))[0])
+            open_bytes(without_frame(data, end_of(last)))
 
 
 def test_a_witness_found_behind_a_bad_frame_guards_payloads_too() -> None:
-    """A bit flips both in entry 3's payload and in the chain of the frame that is its witness."""
+    """Entry 3's payload is damaged, and of the frame that is its witness the chain and the
+    payload."""
     whole = log_bytes()
     data = flipped(whole, end_of(3) - 1)
     data = flipped(data, end_of(3) + FRAME_HEADER_BYTES - 1)
+    data = flipped(data, end_of(4) + 3)
+    data = flipped(data, end_of(4) - 1)
     log, _ = open_bytes(data)
     assert log.last_index == 3, "entry 3 was durable: it is damaged, not torn"
     with pytest.raises(CorruptFile):
@@ -266,12 +361,13 @@ def test_witnesses_are_found_however_the_search_is_divided(
 ) -> None:
     monkeypatch.setattr("raftlog.storage.recovery._SEARCH_BYTES", search_bytes)
     whole = log_bytes() + bytes(500)
-    for position in range(end_of(2), end_of(2) + FRAME_HEADER_BYTES):
-        with pytest.raises(CorruptFile):
-            open_bytes(flipped(whole, position))
+    for position in range(end_of(2), end_of(2) + 9):
         zeroed = whole[:position] + bytes(end_of(3) - position) + whole[end_of(3) :]
         with pytest.raises(CorruptFile):
             open_bytes(zeroed)
+    for position in range(end_of(2), end_of(2) + FRAME_HEADER_BYTES):
+        log, _ = open_bytes(flipped(whole, position))
+        assert prefix_length(content(log)) == 6
 
 
 def test_headers_are_found_behind_payloads_of_any_size() -> None:
@@ -295,14 +391,28 @@ def several() -> dict[str, bytes]:
     return files_of(disk)
 
 
-def test_every_byte_of_a_sealed_segments_headers_is_checked() -> None:
+def test_every_byte_of_a_sealed_segment_is_checked_and_headers_are_written_again() -> None:
     files = several()
     name = sorted(files)[1]
     for position in range(len(files[name])):
         disk = disk_of({**files, name: flipped(files[name], position)})
+        log = opened(disk)
+        if log is not None and log.report.rebuilt:
+            assert content(log) == entries(1, 25)
+            assert files_of(disk) == files
+            continue
         with pytest.raises(CorruptFile) as caught:
-            content(GroupLog.open(disk, FOLDER, GROUP, SMALL))
+            content(log or GroupLog.open(disk, FOLDER, GROUP, SMALL))
         assert caught.value.file == f"{FOLDER}/{name}"
+        assert files_of(disk)[name] == flipped(files[name], position)
+        assert position >= SEGMENT_HEADER_BYTES + FRAME_HEADER_BYTES
+
+
+def opened(disk: MemoryFileSystem) -> GroupLog | None:
+    try:
+        return GroupLog.open(disk, FOLDER, GROUP, SMALL)
+    except CorruptFile:
+        return None
 
 
 def test_a_sealed_segment_truncated_at_any_byte_is_damage() -> None:
