@@ -11,7 +11,7 @@ import pytest
 from raftlog.client.producer import Producer, Rows
 from raftlog.client.retries import Deadline
 from raftlog.client.shared_producers import SharedProducers, Topic, _key
-from raftlog.errors import ProducerClosed, SchemaMismatch
+from raftlog.errors import DeadlineExceeded, ProducerClosed, SchemaMismatch
 from raftlog.machines.outcomes import Appended
 from raftlog.wire.calls import APPEND
 from tests.costs import count
@@ -95,7 +95,24 @@ def a_part_that_was_taken_is_forgotten() -> AbstractContextManager[None]:
     return replaced(Producer, "may_have_taken", lambda self, error: False)
 
 
-FIRST_SEEDS = {another_producer_is_judged: 28, a_part_that_was_taken_is_forgotten: 2}
+def unknown_outcome_sent_again() -> AbstractContextManager[None]:
+    """An append whose deadline has passed is sent again by a new producer."""
+
+    def append(self: SharedProducers, topic: Topic, data: Rows) -> Appended:
+        try:
+            return original(self, topic, data)
+        except DeadlineExceeded:
+            return original(self, topic, data)
+
+    original = SharedProducers.append
+    return replaced(SharedProducers, "append", append)
+
+
+FIRST_SEEDS = {
+    another_producer_is_judged: 28,
+    a_part_that_was_taken_is_forgotten: 2,
+    unknown_outcome_sent_again: 1,
+}
 """Where to begin the hunt for each bug: a seed that notices it."""
 
 
