@@ -109,7 +109,7 @@ def unknown_outcome_sent_again() -> AbstractContextManager[None]:
 
 
 FIRST_SEEDS = {
-    another_producer_is_judged: 28,
+    another_producer_is_judged: 45,
     a_part_that_was_taken_is_forgotten: 2,
     unknown_outcome_sent_again: 1,
 }
