@@ -231,7 +231,7 @@ class _Sink:
         options = self._options
         client = connection.client(options.connection)
         topics = {name: staged[0].topic for name, staged in self._by_topic(key, messages).items()}
-        if self._rows.column is not None and topics:
+        if self._rows.column is not None:
             keep = options.keep_on_mismatch
             written_topics.check(client, key, topics, plan=plan, keep=keep)
         first = {name for name in topics if self._may_be_first(client, key, name)}

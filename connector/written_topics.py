@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from raftlog import EpochKey, LogClient, WriterView
 
 _known: dict[tuple[int, str], dict[str, int]] = {}
-"""By process id and writer: the epochs in which it met its topics, which never change."""
+"""By process id and run: the epochs in which its writer met its topics."""
 
 _checked: set[tuple[int, str]] = set()
 """(process id, run) of the queries whose checkpoint was compared with their topics."""
@@ -36,18 +36,18 @@ def may_be_first(client: LogClient, key: EpochKey, topic: str) -> bool:
     """Whether no batch before this one can have written the topic."""
     if key.epoch == 0:
         return True
-    known = _known.setdefault((os.getpid(), key.writer), {})
+    known = _known.setdefault((os.getpid(), key.run), {})
     if topic not in known:
         found = written_topics.first_epoch(client.kv, key.writer, topic)
-        if found is None:
-            return True
+        if found is None or found >= key.epoch:
+            return True  # the run's first batch may still forget it
         known[topic] = found
     return known[topic] >= key.epoch
 
 
 def note(client: LogClient, key: EpochKey, topics: Collection[str]) -> None:
     """Remember that the query writes these topics, durably, before it does."""
-    known = _known.setdefault((os.getpid(), key.writer), {})
+    known = _known.setdefault((os.getpid(), key.run), {})
     for topic in topics:
         if topic not in known:
             written_topics.note(client.kv, key.writer, topic, key.epoch)
@@ -57,7 +57,8 @@ def note(client: LogClient, key: EpochKey, topics: Collection[str]) -> None:
 def check(
     client: LogClient, key: EpochKey, topics: Collection[str], *, plan: str, keep: bool
 ) -> None:
-    """Compare a run's first batch, which is for `topics`, with all topics that its writer knows.
+    """Compare a run's first batch, which is for `topics`, with all topics that its writer knows,
+    and forget the notes of topics that no batch before it has committed to.
 
     Raises `CheckpointReset` or `CheckpointRewound` if one of them is ahead of it. The log compares
     the batch with those of `topics` that have it; for others that have it: `EpochContentMismatch`,
@@ -66,16 +67,16 @@ def check(
     here = (os.getpid(), key.run)
     if here in _checked:
         return
-    for topic in written_topics.first_epochs(client.kv, key.writer):
+    for topic, epoch in written_topics.first_epochs(client.kv, key.writer).items():
         try:
-            _compare(
-                key,
-                client.writers.describe(topic, key.writer),
-                plan=plan,
-                judged=keep or topic in topics,
-            )
+            found = client.writers.describe(topic, key.writer)
         except (TopicNotFound, TopicRecreated, WriterNotFound):
-            continue
+            has_committed = False
+        else:
+            _compare(key, found, plan=plan, judged=keep or topic in topics)
+            has_committed = found.last_epoch >= 0
+        if epoch >= key.epoch and not has_committed:
+            written_topics.forget(client.kv, key.writer, topic)
     _checked.add(here)
 
 

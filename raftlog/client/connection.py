@@ -118,7 +118,8 @@ class Sent(NamedTuple, Generic[Reply]):
 class Connection:
     """What a `LogClient` shares with its producers and readers."""
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, channels: Channels | None = None) -> None:
+        """`channels` lead to the nodes; by default those of the settings."""
         self.settings = settings
         self._zookeeper: ZooKeeperServers | None = None
         self._bootstrap: tuple[str, ...] = ()
@@ -132,7 +133,7 @@ class Connection:
         self._lock = threading.Lock()
         self._finding = threading.Lock()
         in_each_child(self, Connection._begin_again)
-        self._channels = Channels(settings)
+        self._channels = channels or Channels(settings)
         self.traces = Traces(settings)
         """The spans of its requests."""
         refuse_bare_token(settings.token, settings.tls_ca_file)

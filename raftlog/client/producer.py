@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -73,8 +74,8 @@ class Producer:
         self._closed = False
         self._problem = ""
         """Why it is closed to further calls; empty if it is not."""
-        self._took_nothing = False
-        """Whether the call that ended it left nothing in the log, for certain."""
+        self._ended_by: weakref.ref[RaftlogError] | None = None
+        """What the call that ended it raised, if rows of it may be in the log."""
         self._lock = threading.Lock()
         in_each_child(self, Producer._begin_again)
 
@@ -98,10 +99,16 @@ class Producer:
         """The topic as it was when the producer was made."""
         return self._topic
 
-    @property
-    def may_have_taken(self) -> bool:
-        """Whether rows of the call that ended it may be in the log; False while nothing did."""
-        return bool(self._problem) and not self._took_nothing
+    def may_have_taken(self, error: RaftlogError) -> bool:
+        """Tell whether an append that failed may have left rows in the log.
+
+        Args:
+            error: What `append_and_flush` raised.
+
+        Returns:
+            False if the log has none of this call's rows for certain.
+        """
+        return self._ended_by is not None and self._ended_by() is error
 
     @property
     def acknowledged(self) -> int:
@@ -171,9 +178,9 @@ class Producer:
                 for batch in batches:
                     replies += self._send(self._buffer.add(batch), deadline)
                 replies += self._flush(deadline)
-            except RaftlogError:
-                begun = self._window.answered > answered
-                self._took_nothing = self._window.refused_at_once and not begun
+            except RaftlogError as error:
+                if self._window.answered > answered or not self._window.refused_at_once:
+                    self._ended_by = weakref.ref(error)
                 raise
             if not replies:
                 return Appended(start=self._last.end, end=self._last.end, repeated=False)

@@ -51,17 +51,30 @@ class SharedProducers:
         deadline = self._connection.deadline(APPEND.name)
         if isinstance(data, Iterator):
             data = list(data)
-        for left in reversed(range(_CHANGES_MAX)):
+        key, changes = _key(topic), 0
+        while True:
+            producer = self._producers.get(key) or self._make(key, topic, deadline)
             try:
-                return self._append(topic, data, deadline)
-            except SchemaMismatch:
-                if not left or not self._forget_older(topic, deadline):
+                return producer.append_and_flush(data, deadline.remaining_s())
+            except ProducerClosed as error:
+                # An earlier append failed, perhaps another thread's. The producer took nothing of
+                # this one, so a new producer may send it.
+                if deadline.remaining_s() <= 0:
+                    raise deadline.error(error) from None
+            except SchemaMismatch as error:
+                changes += 1
+                if (
+                    changes == _CHANGES_MAX
+                    or producer.may_have_taken(error)
+                    or not self._has_changed(producer.topic, topic, deadline)
+                ):
                     raise
             except TopicRecreated:
                 # The producer knew an earlier incarnation. The new one has nothing of this append.
-                if not left or isinstance(topic, TopicInfo):
+                changes += 1
+                if changes == _CHANGES_MAX or isinstance(topic, TopicInfo):
                     raise
-        raise AssertionError("the last try returns or raises")
+            self._forget(key, producer)
 
     def altered(self, topic: TopicInfo) -> None:
         """This client altered the topic. Its next append must not be taken as it was before, by a
@@ -71,35 +84,15 @@ class SharedProducers:
             if producer is not None:
                 self._forget(key, producer)
 
-    def _forget_older(self, topic: Topic, deadline: Deadline) -> bool:
-        """Whether the rows were judged by another schema than the topic has, and none was taken."""
-        producer = self._producers.get(_key(topic))
-        if producer is None or producer.may_have_taken:
-            return False
+    def _has_changed(self, known: TopicInfo, topic: Topic, deadline: Deadline) -> bool:
+        """Has the topic another schema than the one that the rows were judged by?"""
         now = self._look_up(topic, deadline) if isinstance(topic, str) else topic
-        known = producer.topic
-        if (now.incarnation, now.schema) == (known.incarnation, known.schema):
-            return False
-        self._forget(_key(topic), producer)
-        return True
+        return (now.incarnation, now.schema) != (known.incarnation, known.schema)
 
     def _forget(self, key: str | GroupId, producer: Producer) -> None:
         with self._lock:
             if self._producers.get(key) is producer:
                 del self._producers[key]
-
-    def _append(self, topic: Topic, data: Rows, deadline: Deadline) -> Appended:
-        key = _key(topic)
-        while True:
-            producer = self._producers.get(key) or self._make(key, topic, deadline)
-            try:
-                return producer.append_and_flush(data, deadline.remaining_s())
-            except ProducerClosed as error:
-                # An earlier append failed, perhaps another thread's. The producer took nothing of
-                # this one, so a new producer may send it.
-                self._forget(key, producer)
-                if deadline.remaining_s() <= 0:
-                    raise deadline.error(error) from None
 
     def _make(self, key: str | GroupId, topic: Topic, deadline: Deadline) -> Producer:
         with wanting(Right.WRITE):

@@ -35,3 +35,8 @@ def note(store: KeyValueStore, writer: str, topic: str, epoch: int) -> None:
         store.put(written_key(writer, topic), value, expected=0)
     except VersionConflict:
         pass  # noted, by an earlier try of this call or by another run
+
+
+def forget(store: KeyValueStore, writer: str, topic: str) -> None:
+    """Remove the note of a topic that the writer has not committed to."""
+    store.delete(written_key(writer, topic))

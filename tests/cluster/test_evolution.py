@@ -120,6 +120,18 @@ def test_an_append_by_name_means_the_columns_that_have_these_names_now(
         assert rows(client, "swapped", ["c", "b"]) == expected
 
 
+def test_an_append_learns_a_new_column_while_another_thread_appends(
+    cluster: ProcessCluster,
+) -> None:
+    with cluster.client() as client, cluster.client() as other:
+        client.create_topic("busy", "a int")
+        client.append("busy", [{"a": 1}])
+        other.alter_schema("busy", add="b int")
+        with client._shared_producers._producers["busy"]._turn():  # as that thread would have it
+            client.append("busy", [{"a": 2, "b": 3}])
+        assert rows(client, "busy") == [{"a": 1, "b": None}, {"a": 2, "b": 3}]
+
+
 def test_a_kept_producer_is_refused_once_a_column_has_another_name(cluster: ProcessCluster) -> None:
     with cluster.client() as client:
         running = client.producer(client.create_topic("renamed", "a int, b int"))

@@ -19,6 +19,7 @@ from raftlog.errors import (
     CheckpointReset,
     CheckpointRewound,
     EpochContentMismatch,
+    EpochIncomplete,
     InvalidOption,
     QueryNameKnown,
     RunFenced,
@@ -239,6 +240,33 @@ def test_a_topic_that_was_deleted_under_the_query_is_not_taken_for_a_new_one(
     query.restart(createTopic="always")
     query.batch(2, {"b": [3]})
     assert ids(client, prefix + "b") == [3]
+
+
+@pytest.mark.parametrize("replayed", [{"a": [1]}, {}], ids=["other rows", "no rows"])
+@pytest.mark.parametrize("exists", [True, False], ids=["created again", "gone"])
+def test_a_topic_that_a_batch_failed_to_write_may_come_in_a_later_batch(
+    cluster, client, prefix, replayed, exists
+):
+    """The batch fails between its note of the topic and its commit there. Its replay has no row for
+    the topic."""
+    query = Query(cluster, prefix=prefix)
+    query.batch(0, {"a": [0]})
+    staged = query.stage(1, {"a": [1], "b": [1]})
+    client.abort_epoch(client.describe_topic(prefix + "a"), query.key(1))
+    with pytest.raises(EpochIncomplete):
+        query.commit(1, staged, plan="plan 1")
+    client.delete_topic(prefix + "b")
+    if exists:
+        client.create_topic(prefix + "b", "id bigint")
+    query.restart()
+    query.batch(1, replayed)
+    query.batch(2, {"b": [2]})
+    assert ids(client, prefix + "b") == [2]
+    query.restart()
+    query.batch(2, {"b": [2]})
+    client.delete_topic(prefix + "b")
+    with pytest.raises(InvalidOption, match="first batch with rows for it: this is batch 3"):
+        query.stage(3, {"b": [3]})
 
 
 def test_an_older_checkpoint_is_refused_also_by_topics_that_its_batch_has_no_rows_for(
