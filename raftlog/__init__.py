@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
     from raftlog.config import ClientSettings
     from raftlog.core.types import GroupId
     from raftlog.errors import RaftlogError
+    from raftlog.founders import Founder
     from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
     from raftlog.machines.kv_commands import KeyChange, KeyValue
     from raftlog.machines.outcomes import Appended, EpochCommitted
@@ -125,6 +126,7 @@ _HOMES = {
     "PlacementsReply": "raftlog.wire.placing_calls",
     "NodePlaces": "raftlog.wire.placing_calls",
     "GroupPlace": "raftlog.wire.placing_calls",
+    "Founder": "raftlog.founders",
 }
 
 __all__ = [
@@ -177,6 +179,7 @@ __all__ = [
     "KeyValue",
     "KeyChange",
     "Consistency",
+    "Founder",
     "GroupEvent",
     "Field",
     "FormerField",

@@ -127,13 +127,15 @@ PACKAGES = {
         ours=(
             "raftlog.core.membership",
             "raftlog.core.messages",
+            "raftlog.founders",
             "raftlog.machines",
             "raftlog.predicates",
             "raftlog.stored_values",
         ),
         third_party=("google", "grpc", "grpc_tools", "pydantic"),
     ),
-    "raftlog.storage": Package(ours=("raftlog.config",)),
+    "raftlog.founders": Package(ours=("raftlog.config_hosts",)),
+    "raftlog.storage": Package(ours=("raftlog.config", "raftlog.founders")),
     "raftlog.image": Package(
         ours=(
             "raftlog.core.membership",
@@ -164,6 +166,7 @@ PACKAGES = {
         ours=(
             "raftlog.config_hosts",
             "raftlog.core",
+            "raftlog.founders",
             "raftlog.image",
             "raftlog.machines",
             "raftlog.replica",
@@ -229,7 +232,12 @@ PACKAGES = {
         third_party=("pyarrow",),
     ),
     "raftlog.discovery": Package(
-        ours=("raftlog.config_ensemble", "raftlog.config_hosts", "raftlog.config_secrets"),
+        ours=(
+            "raftlog.config_ensemble",
+            "raftlog.config_hosts",
+            "raftlog.config_secrets",
+            "raftlog.founders",
+        ),
         third_party=("kazoo", "pydantic"),
     ),
     "raftlog.metrics": Package(
@@ -353,12 +361,22 @@ PACKAGES = {
             "raftlog.bench",
             "raftlog.discovery",
             "raftlog.extras",
+            "raftlog.founders",
             "raftlog.records",
             *VALUES,
             "raftlog.redaction",
         ),
         third_party=("pyarrow", "rich", "typer"),
         inside_functions=("raftlog.server",),
+    ),
+    "raftlog.cli.stores": Package(
+        ours=(
+            "raftlog.cli",
+            "raftlog.founders",
+            "raftlog.image",
+            "raftlog.machines",
+            "raftlog.storage",
+        ),
     ),
     "raftlog.cli.certs": Package(
         ours=(

@@ -21,7 +21,7 @@ from raftlog.cli.cluster_folder import (
 )
 from raftlog.cli.server_extra import require_server_extra
 from raftlog.cli.session import DATA_FOLDER_DEFAULT, Session, session_of
-from raftlog.config_hosts import is_loopback
+from raftlog.config_hosts import is_address, is_loopback
 from raftlog.config_metrics import MetricsSettings, listen_of
 from raftlog.errors import (
     DataFolderForeign,
@@ -29,7 +29,9 @@ from raftlog.errors import (
     NodeRemoved,
     NodeUnknown,
     StoreMissing,
+    Unavailable,
 )
+from raftlog.redaction import shown_address
 
 
 def serve(
@@ -49,6 +51,17 @@ def serve(
             "--servers for its id and nodes, to which it was added (`raftlog cluster add`).",
         ),
     ] = False,
+    wait: Annotated[
+        str,
+        typer.Option(
+            "--wait",
+            metavar="HOST:PORT",
+            help="If the folder does not name this node yet: wait until `raftlog init` has founded "
+            "its cluster or, with --join, until the node was added. Meanwhile health checks there "
+            "are answered with NOT_SERVING.",
+            show_default=False,
+        ),
+    ] = "",
     insecure: Annotated[
         bool,
         typer.Option("--insecure", help="Listen off loopback although nothing is encrypted."),
@@ -68,7 +81,10 @@ def serve(
         )
     os.umask(0o077)
     folder = data.absolute()
-    cluster = joined_cluster(folder, node, session_of(context)) if join else open_folder(folder)
+    session = session_of(context)
+    if wait:
+        _wait(folder, node, wait, session, join=join)
+    cluster = joined_cluster(folder, node, session) if join else open_folder(folder)
     if node not in cluster.addresses:
         _refuse_removed(cluster, node)
         raise InvalidOption(
@@ -77,7 +93,7 @@ def serve(
             + ", ".join(map(str, cluster.addresses)),
             advice="Give one of these.",
         )
-    settings = cluster.with_certificates(session_of(context).settings)
+    settings = cluster.with_certificates(session.settings)
     if not insecure:
         if not settings.tls.cert_file:
             _refuse_off_loopback(cluster.addresses[node])
@@ -97,6 +113,30 @@ def serve(
         except NodeRemoved:
             forget(cluster.folder, node)
             raise
+
+
+def _wait(folder: Path, node: int, address: str, session: Session, *, join: bool) -> None:
+    """Until the folder has a cluster that names the node, or never will."""
+    if not is_address(address):
+        raise InvalidOption(
+            option="--wait",
+            problem=f"is {shown_address(address)!r}, which is not host:port",
+            advice="Give where the node will listen: 0.0.0.0:7401.",
+        )
+
+    def look() -> ClusterFolder | None:
+        if not join:
+            return open_folder(folder) if exists(folder) else None
+        try:
+            return joined_cluster(folder, node, session)
+        except (NodeUnknown, Unavailable):
+            return None
+
+    if exists(folder) and (not join or node in open_folder(folder).addresses):
+        return
+    from raftlog.server.waiting import wait_for_store
+
+    wait_for_store(session.settings, address, look)
 
 
 def joined_cluster(folder: Path, node: int, session: Session) -> ClusterFolder:

@@ -523,7 +523,9 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
             return
         group = message.group
         info = self.controller.info_of(group)
-        if group in self.quarantined and group not in self._ending and info is not None:
+        if group not in self.quarantined or group in self._ending or info is None:
+            return
+        if not self._store.decides_alone(group, info.voters):  # else nobody else ever led it
             self._refill(info, self.quarantined[group].lost)
 
     def fill_observed(self) -> None:

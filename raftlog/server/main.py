@@ -93,7 +93,7 @@ def run_node(
     keep_freed_memory()
     collect_seldom()
     _allow_open_files()
-    _log_to_stderr(settings.server.log_level)
+    log_to_stderr(settings.server.log_level)
     folder = DataFolder.open(
         fs if fs is not None else PosixFileSystem(data),
         cluster_id=cluster_id,
@@ -316,7 +316,7 @@ def _hide_secrets(_logger: Any, _method: str, event: MutableMapping[str, Any]) -
     return {key: without_keys(v) if isinstance(v, str) else v for key, v in event.items()}
 
 
-def _log_to_stderr(level: str) -> None:
+def log_to_stderr(level: str) -> None:
     """One JSON object a line on standard error."""
     structlog.configure(
         processors=[

@@ -165,6 +165,11 @@ def listeners_of(
     ]
 
 
+def health_listener(settings: Settings, address: str, health: Health) -> Listener:
+    """A server that answers health checks alone."""
+    return Listener(partial(_new_server, settings, (health.handler(),), ()), [Port(address, None)])
+
+
 def _check_bare(settings: Settings, address: str) -> None:
     if settings.tls.client_certificates:
         raise InvalidOption(

@@ -24,6 +24,7 @@ from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.state import NodeState
 from raftlog.multiraft.known_nodes import KnownNodes
 from raftlog.multiraft.moves import PlacementReports, next_step
+from tests.stores import founders
 
 
 def ids(*nodes: int) -> tuple[NodeId, ...]:
@@ -145,6 +146,17 @@ def test_a_node_whose_address_is_none_is_left_out_however_it_came_into_the_state
     machine = ControllerMachine.restore(replace(machine.state(), nodes=nodes))
     assert known.follow(machine, LogIndex(3), ())
     assert dict(known) == {1: "a:1", 2: "b:1"}
+
+
+def test_a_founder_s_store_is_known_before_it_registers() -> None:
+    known = KnownNodes({NodeId(1): "a:1"}, founders((1, 2)))
+    machine = ControllerMachine()
+    assert known.store_of(NodeId(2), machine, LogIndex(0)) == "store-2"
+    assert known.registered_store(NodeId(2), machine, LogIndex(0)) is None
+    assert known.store_of(NodeId(3), machine, LogIndex(0)) is None
+    register = RegisterNode(node=NodeId(2), store_uuid="s2", address="b:1", rules=RULES_LATEST)
+    machine.apply(LogIndex(1), register)
+    assert known.store_of(NodeId(2), machine, LogIndex(1)) == "s2", "by the log of all nodes"
 
 
 def test_a_node_speaks_to_those_that_its_log_names_until_it_knows_more() -> None:

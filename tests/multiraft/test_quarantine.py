@@ -29,6 +29,7 @@ from raftlog.core.types import (
     Payload,
     RaftTiming,
     Term,
+    VotersAt,
 )
 from raftlog.errors import CorruptFile, ReplicaQuarantined
 from raftlog.machines.commands import AddNode, Command, CreateTopic, DeleteTopic, TopicInfo
@@ -74,9 +75,10 @@ def disk_of_two_topics(
     promised: int = 1,
     logged: Sequence[tuple[EntryKind, Payload]] = (NOOP, NOOP, NOOP),
     founders: Sequence[int] = NODES,
+    since: VotersAt | None = None,
 ) -> MemoryFileSystem:
     """A node's folder with topics 1 and 2, the entries `logged` of term 1 in each log. The node has
-    voted in the term `promised`."""
+    voted in the term `promised`, and `since` came with entries of all groups' logs."""
     disk = MemoryFileSystem(Random(1))
     folder = opened_folder(disk, 1, founders)
     store = GroupStore(
@@ -108,7 +110,9 @@ def disk_of_two_topics(
             ]
         )
         log.close()
-        store.journal.put(GroupId(number), HardState(Term(promised), NodeId(2)))
+        store.journal.put(GroupId(number), HardState(Term(promised), NodeId(2), voters=since))
+    if since is not None:
+        store.journal.put(CONTROLLER_GROUP, HardState(Term(promised), NodeId(2), voters=since))
     store.close([])
     return disk
 
@@ -293,11 +297,11 @@ def test_a_damaged_command_in_the_controllers_log_is_found_before_it_is_replayed
     assert multiraft.replicas.controller.info_of(GroupId(1)) is not None
 
 
-def damaged_controller(founder: int) -> GroupStore:
-    """Node 1's, in a cluster that `founder` founded alone."""
-    disk = disk_of_two_topics(founders=(founder,))
+def damaged_controller(*founders: int, since: VotersAt | None = None) -> GroupStore:
+    """Node 1's, in a cluster of these founders."""
+    disk = disk_of_two_topics(founders=founders, since=since)
     damage_header(disk, "groups/0/00000000000000000001.log", SEGMENT_ID)
-    folder = opened_folder(disk, 1, (founder,))
+    folder = opened_folder(disk, 1, founders)
     return GroupStore(
         folder=folder,
         timing=RaftTiming(),
@@ -309,11 +313,24 @@ def damaged_controller(founder: int) -> GroupStore:
 
 def test_the_only_node_of_a_cluster_has_nobody_to_get_the_controllers_group_from() -> None:
     with pytest.raises(CorruptFile, match="groups/0"):
-        damaged_controller(founder=1).open_all()
+        damaged_controller(1).open_all()
+
+
+def test_who_decides_now_says_whether_the_controllers_group_comes_from_other_nodes() -> None:
+    """Not who founded the cluster: it may have grown since, or shrunk."""
+    grown = damaged_controller(1, since=VotersAt(LogIndex(3), NODES)).open_all()[0]
+    assert isinstance(grown, OpenedGroup)
+    raft = grown.replica.raft
+    assert raft.recovering
+    assert raft.membership.voters == NODES, "by which its node is refused, if it is"
+    joint = VotersAt(LogIndex(3), NODES[:1], NODES[:2])
+    assert isinstance(damaged_controller(1, since=joint).open_all()[0], OpenedGroup)
+    with pytest.raises(CorruptFile, match="groups/0"):
+        damaged_controller(*NODES, since=VotersAt(LogIndex(3), NODES[:1])).open_all()
 
 
 def test_a_node_that_joined_the_only_one_gets_the_controllers_group_from_it() -> None:
-    controller = damaged_controller(founder=2).open_all()[0]
+    controller = damaged_controller(2).open_all()[0]
     assert isinstance(controller, OpenedGroup)
     assert controller.replica.group == CONTROLLER_GROUP
     assert controller.replica.raft.recovering
@@ -416,6 +433,27 @@ def test_the_only_voter_of_a_topic_stays_quarantined() -> None:
     disk = disk_of_two_topics(voters=NODES[:1])
     damage_header(disk, SEGMENT, FRAME)
     multiraft, _ = follower(disk)
+    assert multiraft.replicas.quarantined.keys() == {1}
+    assert not disk.exists(ASIDE)
+
+
+def test_a_topic_that_grew_from_one_replica_is_filled_again_at_once() -> None:
+    disk = disk_of_two_topics(voters=NODES[:1], since=VotersAt(LogIndex(2), NODES))
+    damage_header(disk, SEGMENT, FRAME)
+    multiraft, _ = follower(disk)
+    assert not multiraft.replicas.quarantined
+    assert multiraft.replicas[GroupId(1)].raft.recovering
+    assert multiraft.replicas[GroupId(1)].raft.membership.voters == NODES
+
+
+def test_the_only_copy_of_a_topic_that_shrank_stays_where_it_is() -> None:
+    """Also when another node says that it leads the topic: only this one could have let it."""
+    disk = disk_of_two_topics(since=VotersAt(LogIndex(2), NODES[:1]))
+    damage_header(disk, SEGMENT, FRAME)
+    multiraft, driver = follower(disk)
+    apply_in_controller(multiraft, driver, [CREATE], first=1)
+    multiraft.receive(NodeId(2), from_leader())
+    driver.run()
     assert multiraft.replicas.quarantined.keys() == {1}
     assert not disk.exists(ASIDE)
 

@@ -13,8 +13,8 @@ KEY = "-----BEGIN PRIVATE KEY-----\nplanted\n-----END PRIVATE KEY-----\n"
 PROGRAM = """
 import json, sys
 import structlog
-from raftlog.server.main import _log_to_stderr
-_log_to_stderr("info")
+from raftlog.server.main import log_to_stderr
+log_to_stderr("info")
 structlog.get_logger("node").warning("group opened", group=7, **json.loads(sys.stdin.read()))
 """
 

@@ -144,7 +144,6 @@ class GroupChecker:
         it had it, or not at all."""
         self.promised: dict[NodeId, HardState] = {}
         self.voters_known: dict[NodeId, int] = {}
-        """The index of the latest membership that each node was seen to know without its log."""
         self.votes: dict[tuple[NodeId, int], NodeId] = {}
         self.acknowledgements = 0
         self.changed: set[NodeId] = set()
@@ -697,9 +696,6 @@ class Checker:
         if since > index or truth.voters_known.get(node.node) == since:
             return
         truth.voters_known[node.node] = since
-        voters = durable_state(node.disk, view.group).voters
-        if voters != memberships.voters_at:
-            truth.fail(
-                Promise.DURABLE_ACKNOWLEDGEMENTS,
-                f"node {node.node} acknowledges {index}, without the log it would know {voters}",
-            )
+        if (voters := durable_state(node.disk, view.group).voters) != memberships.voters_at:
+            what = f"node {node.node} acknowledges {index}, and would only know {voters}"
+            truth.fail(Promise.DURABLE_ACKNOWLEDGEMENTS, what)
