@@ -23,6 +23,7 @@ class Founder:
     """A node that founds a cluster, or did."""
 
     node: NodeId
+    """Its id."""
     address: str
     """Where it listens when the cluster is founded: `host:port`."""
     store_uuid: str

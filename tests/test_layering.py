@@ -401,6 +401,7 @@ PACKAGES = {
             "raftlog.auth.rights",
             "raftlog.client",
             "raftlog.config",
+            "raftlog.founders",
             "raftlog.placement",
             "raftlog.predicates.predicate",
             "raftlog.wire.calls",

@@ -17,11 +17,14 @@ from raftlog.cli.session import DATA_FOLDER_DEFAULT, session_of
 from raftlog.config_ensemble import DiscoverySettings
 from raftlog.config_hosts import is_address
 from raftlog.errors import InvalidOption
+from raftlog.redaction import shown_address
 
 if TYPE_CHECKING:
     from raftlog.founders import Founder
 
 FOUNDERS_MAX = 7
+_SHOWN_MAX = 320
+"""Characters of a wrong line that an error shows: a right one has fewer."""
 
 
 def init(
@@ -72,27 +75,21 @@ def init(
     discovery = session_of(context).settings.discovery
     os.umask(0o077)
     folder = data.absolute()
-    if lines:
-        if node is not None or address is not None:
-            raise InvalidOption(
-                option="--with",
-                problem="is given together with --node or --address, which the lines hold",
-                advice="Give --node and --address to make a store, --with to found the cluster.",
-            )
+    if lines and (node, address) == (None, None):
         founders = _founders(lines)
         with cluster_folder.only_up_in(folder):
             _found_with(folder, founders)
         return
-    if node is None or address is None:
+    if lines or node is None or address is None:
         raise InvalidOption(
-            option="--node" if node is None else "--address",
-            problem="is missing",
-            advice="Give --node and --address to make a store, or --with for each founder.",
+            option="--node, --address and --with",
+            problem="do not go together so",
+            advice="Give --node and --address to make a store, then --with for each founder.",
         )
     if not is_address(address):
         raise InvalidOption(
             option="--address",
-            problem=f"is {address!r}, which is not host:port",
+            problem=f"is {shown_address(address)!r}, which is not host:port",
             advice="Give what other machines reach: db1.example.org:7401.",
         )
     with cluster_folder.only_up_in(folder):
@@ -144,9 +141,7 @@ def _found_with(folder: Path, founders: Sequence[Founder]) -> None:
             )
         say(f"{folder} belongs to the cluster {known}: nothing is founded")
         return
-    addresses = {int(each.node): each.address for each in founders}
-    new = cluster_folder.new_cluster(folder, addresses=addresses)
-    own = [each.node for each in founders if is_store_of(new, each)]
+    own = [each.node for each in founders if is_store_of(folder, each)]
     if not own:
         raise InvalidOption(
             option="--with",
@@ -184,7 +179,7 @@ def _founders(lines: Sequence[str]) -> list[Founder]:
         if founder is None:
             raise InvalidOption(
                 option="--with",
-                problem=f"is {line[:320]!r}, which is no NODE@HOST:PORT#UUID",
+                problem=f"is {line[:_SHOWN_MAX]!r}, which is no NODE@HOST:PORT#UUID",
                 advice="Give the line as `raftlog init --node N --address HOST:PORT` printed it.",
             )
         founders.append(founder)

@@ -84,15 +84,7 @@ def serve(
     session = session_of(context)
     if wait:
         _wait(folder, node, wait, session, join=join)
-    cluster = joined_cluster(folder, node, session) if join else open_folder(folder)
-    if node not in cluster.addresses:
-        _refuse_removed(cluster, node)
-        raise InvalidOption(
-            option="--node",
-            problem=f"is {node}, and the cluster in {data} has the nodes "
-            + ", ".join(map(str, cluster.addresses)),
-            advice="Give one of these.",
-        )
+    cluster = joined_cluster(folder, node, session) if join else _own_cluster(folder, node)
     settings = cluster.with_certificates(session.settings)
     if not insecure:
         if not settings.tls.cert_file:
@@ -113,6 +105,20 @@ def serve(
         except NodeRemoved:
             forget(cluster.folder, node)
             raise
+
+
+def _own_cluster(folder: Path, node: int) -> ClusterFolder:
+    """The cluster in the folder, which has the node."""
+    cluster = open_folder(folder)
+    if node not in cluster.addresses:
+        _refuse_removed(cluster, node)
+        raise InvalidOption(
+            option="--node",
+            problem=f"is {node}, and the cluster in {folder} has the nodes "
+            + ", ".join(map(str, cluster.addresses)),
+            advice="Give one of these.",
+        )
+    return cluster
 
 
 def _wait(folder: Path, node: int, address: str, session: Session, *, join: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
+from pathlib import Path
 
 from raftlog.cli.cluster_folder import ClusterFolder
 from raftlog.core.types import NodeId
@@ -41,9 +42,10 @@ def has_store(cluster: ClusterFolder, node: int) -> bool:
     return read_identity(PosixFileSystem(cluster.data(node))) is not None
 
 
-def is_store_of(cluster: ClusterFolder, founder: Founder) -> bool:
-    """Is the founder's store in the cluster's folder?"""
-    found = read_identity(PosixFileSystem(cluster.data(founder.node)))
+def is_store_of(folder: Path, founder: Founder) -> bool:
+    """Is the founder's store in this folder of a cluster that is still to be founded?"""
+    new = ClusterFolder(folder=folder, cluster_id="", addresses={})
+    found = read_identity(PosixFileSystem(new.data(founder.node)))
     return found is not None and found.store_uuid == founder.store_uuid
 
 

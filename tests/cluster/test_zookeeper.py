@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import json
 import subprocess
-import sys
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
@@ -46,6 +45,7 @@ from raftlog.founders import Founder, cluster_id_of
 from raftlog.spark.datasource import RaftlogDataSource
 from tests.cluster.kept import Kept
 from tests.cluster.load import PAUSE_S
+from tests.cluster.machines import command, served
 
 SESSION_S = 4.0
 SECRET = "correct-horse"
@@ -677,28 +677,3 @@ def test_machines_told_to_init_at_once_become_one_cluster(tmp_path: Path, where:
         empty = command(*flags, "serve", "--node", "1", "--data", str(tmp_path / "wiped"))
         assert empty.returncode == int(ExitCode.USAGE)
         assert "not a cluster's folder" in empty.stderr
-
-
-@contextmanager
-def served(folder: Path, node: int, flags: Sequence[str]) -> Iterator[None]:
-    """A node that runs from the folder."""
-    words = [*flags, "serve", "--node", str(node), "--data", str(folder)]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "raftlog", *words], stdout=log, stderr=log
-        )
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait(PATIENCE_S)
-
-
-def command(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run `raftlog` to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "raftlog", *words],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    )

@@ -114,8 +114,7 @@ class GroupChecker:
         self.leaders: dict[int, NodeId] = {}
         self.contents: dict[tuple[int, int], _Content] = {}
         self.memberships: dict[tuple[int, int], list[frozenset[int]]] = {}
-        """Of the entries that bring one, by index and term: those of which a majority each decides.
-        """
+        """Of entries that bring one, by index and term: those of which a majority each decides."""
         self.committed: list[Committed] = []
         self.applied: list[tuple[int, int]] = []
         self.hashes: dict[int, bytes] = {}
@@ -124,7 +123,7 @@ class GroupChecker:
         self.log_start = 0
         """The first offset that no committed entry has trimmed or overwritten."""
         self.overwrites: list[tuple[int, int]] = []
-        """The offsets of the epochs that overwrote the topic, [start, end), rising."""
+        """Offsets of epochs that overwrote the topic, [start, end), rising."""
         self.bounds: list[tuple[int, int, Schema]] = []
         """The log start, the mark and the schema after each entry that was applied."""
         self.columns = Columns()
@@ -140,11 +139,11 @@ class GroupChecker:
         self.retention = Retention(confirmed_us)
         self.disks: dict[NodeId, DurableLog] = {}
         self.lost: dict[NodeId, DurableLog] = {}
-        """What a replica held durably before its log was damaged, while it recovers. It votes as if
-        it had it, or not at all."""
+        """What a recovering replica held durably before its log was damaged. It votes as if it had
+        it, or not at all."""
         self.promised: dict[NodeId, HardState] = {}
-        self.voters_known: dict[NodeId, int] = {}
         self.votes: dict[tuple[NodeId, int], NodeId] = {}
+        self.voters_known: dict[NodeId, int] = {}
         self.acknowledgements = 0
         self.changed: set[NodeId] = set()
         """Where a test has changed the state in memory: replicas must doubt it; it is not
@@ -196,8 +195,7 @@ class GroupChecker:
             self.memberships[at] = [frozenset(voters) for voters in sets if voters]
 
     def decided(self, index: int, term: int, membership: Membership) -> None:
-        """A leader has written this membership in a turn whose entries are not in its log yet; what
-        comes there later counts."""
+        """A leader has written this in a turn whose entries are not in its log yet."""
         sets = (membership.voters, membership.outgoing)
         self.memberships.setdefault((index, term), [frozenset(each) for each in sets if each])
 

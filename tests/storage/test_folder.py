@@ -153,13 +153,13 @@ def test_an_identity_of_hostile_json_is_an_error_and_no_traceback(
         opened(empty_disk)
 
 
-@pytest.mark.parametrize("other", [{"cluster_id": "c2"}, {"node": 3}])
+@pytest.mark.parametrize(("cluster_id", "node"), [("c2", 2), ("c1", 3)])
 def test_another_nodes_folder_is_refused_and_left_unchanged(
-    empty_disk: FileSystem, other: dict[str, object]
+    empty_disk: FileSystem, cluster_id: str, node: int
 ) -> None:
     opened(empty_disk).close()
     with pytest.raises(DataFolderForeign) as caught:
-        DataFolder.open(empty_disk, **({"cluster_id": "c1", "node": NodeId(2)} | other))  # type: ignore[arg-type]
+        DataFolder.open(empty_disk, cluster_id=cluster_id, node=NodeId(node))
     assert "node 2 of cluster c1" in str(caught.value)
     opened(empty_disk).close()
 
