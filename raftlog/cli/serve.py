@@ -39,9 +39,7 @@ def serve(
     node: Annotated[int, typer.Option(min=1, help="Which node.", show_default=False)],
     data: Annotated[
         Path,
-        typer.Option(
-            help="The cluster's folder, made by `raftlog up`; with --join, any of its own."
-        ),
+        typer.Option(help="The cluster's folder; with --join, any of its own."),
     ] = DATA_FOLDER_DEFAULT,
     join: Annotated[
         bool,
@@ -56,9 +54,8 @@ def serve(
         typer.Option(
             "--wait",
             metavar="HOST:PORT",
-            help="If the folder does not name this node yet: wait until `raftlog init` has founded "
-            "its cluster or, with --join, until the node was added. Meanwhile health checks there "
-            "are answered with NOT_SERVING.",
+            help="Unless the folder names this node: wait until `raftlog init` has founded its "
+            "cluster or, with --join, the node was added. Health checks there say NOT_SERVING.",
             show_default=False,
         ),
     ] = "",

@@ -184,8 +184,12 @@ def test_three_machines_become_one_cluster_as_the_page_says(tmp_path: Path) -> N
             assert client.cluster_id() == open_folder(folders["2"]).cluster_id
             client.create_topic("t", "a INT", replicas=3)
             assert client.append("t", [{"a": 1}]).start == 0
-            nodes = {answer.node for _, answer in client.describe_cluster()}
-            assert nodes == set(NODES)
+            wait_for(lambda: answering(client) == set(NODES), "all nodes to answer", PATIENCE_S)
+
+
+def answering(client: raftlog.LogClient) -> set[int]:
+    answers = [answer for _, answer in client.describe_cluster()]
+    return {answer.node for answer in answers if isinstance(answer, raftlog.ClusterDescription)}
 
 
 def run(words: list[str]) -> None:
