@@ -26,9 +26,9 @@ class KnownNodes(Mapping[NodeId, str]):
     """
 
     def __init__(self, configured: Mapping[NodeId, str], founders: Iterable[Founder] = ()) -> None:
-        """`configured`: what this node was started with. Where it differs it is right, because a
-        person wrote it when machines moved. The stores of `founders` are known before any of
-        them has registered."""
+        """`configured`: what this node was started with. Where it differs from the log it is right,
+        because a person wrote it when machines moved; what a node says itself is newer. The stores
+        of `founders` are known before any of them has registered."""
         self._configured = dict(configured)
         self._addresses = dict(configured)
         self._founding = {each.node: each.store_uuid for each in founders}
@@ -36,6 +36,8 @@ class KnownNodes(Mapping[NodeId, str]):
         """Those of them that are observers: they neither vote nor need to be heard."""
         self.parents: dict[NodeId, tuple[NodeId, ...]] = {}
         """What the observers pull from, as the controller's log has it so far."""
+        self._greeted: dict[NodeId, str] = {}
+        """Where nodes said last, to this process, that they listen."""
         self._logged = ClusterNodes(ControllerLimits().nodes_max)
         """Those of the machine, changed by the commands in the log that it has not applied."""
         self._retired_at: dict[NodeId, LogIndex] = {}
@@ -96,6 +98,7 @@ class KnownNodes(Mapping[NodeId, str]):
         found.update({node: known.address for node, known in controller.nodes.items()})
         found = {node: address for node, address in found.items() if is_address(address)}
         found.update(self._configured)
+        found.update({node: at for node, at in self._greeted.items() if node in found})
         retired = {node for node, at in self._retired_at.items() if applied_index < at}
         for node in found.keys() & (retired.difference(deciding) | controller.nodes.retired):
             del found[node]
@@ -108,6 +111,14 @@ class KnownNodes(Mapping[NodeId, str]):
         changed = (found, observers, parents) != (self._addresses, self.observers, self.parents)
         self._addresses, self.observers, self.parents = found, observers, parents
         return changed
+
+    def greeted(self, node: NodeId, address: str) -> bool:
+        """The node's newest process listens there, as it has said; is that news? Until it has
+        registered, which takes a leader, nothing else tells, and it may be needed to elect one."""
+        if not is_address(address) or self._addresses.get(node, address) == address:
+            return False
+        self._greeted[node] = address
+        return True
 
     def store_of(
         self, node: NodeId, controller: ControllerMachine, applied_index: LogIndex

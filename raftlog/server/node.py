@@ -306,6 +306,19 @@ class Node:
         """The store bound to the node id by the controller, as far as this node can know."""
         return self.multiraft.replicas.known_store(node)
 
+    def greeted(self, hello: PeerHello) -> None:
+        """Another process of a peer has come, perhaps to another address. Which store is the
+        peer's must be known: its greeting was checked against that."""
+        if self.known_store(hello.node) is not None:
+            self._loop.call_soon(self._listens, hello.node, hello.address)
+
+    def _listens(self, peer: NodeId, address: str) -> None:
+        replicas = self.multiraft.replicas
+        if not self._stopping and replicas.nodes.greeted(peer, address):
+            log.info("peer listens elsewhere", peer=peer, address=address)
+            if replicas.follow_nodes():
+                self._effects.follow_nodes(replicas.linked)
+
     def receive(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         """Messages of one frame, in the order they were sent.
 

@@ -85,6 +85,10 @@ class PeerReceiver(Protocol):
         """The store that the controller bound to the node id; None if this node knows of none."""
         ...
 
+    def greeted(self, hello: PeerHello) -> None:
+        """Another process of the peer has come, with what it says of itself."""
+        ...
+
     def receive(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         """Take messages, one or more, which are from `peer` and to this node."""
         ...
@@ -181,6 +185,7 @@ class PeerStreams:
         known = self._newest.get(hello.node)
         if known is None or known.hello.boot_id != hello.boot_id:
             self._newest[hello.node] = _Process(hello, time.monotonic())
+            self._receiver.greeted(hello)
 
     def _watch_twins(self, hello: PeerHello) -> None:
         """Tell, once for each two, of a process that lives although a later one of its node came:

@@ -109,6 +109,36 @@ def test_a_node_that_waits_for_its_store_is_alive_and_serves_once_it_is_there(
         wait_for(lambda: status(address) == "SERVING", "it to start again", PATIENCE_S)
 
 
+def test_two_of_three_nodes_that_come_back_at_other_addresses_find_a_leader(tmp_path: Path) -> None:
+    """Each knows its own new address alone. They reach node 1, and it learns from them."""
+    port = free_ports(5)
+    folders = {node: tmp_path / f"machine-{node}" for node in NODES}
+    lines = [made(folders[node], node, f"127.0.0.1:{port + node - 1}") for node in NODES]
+    for folder in folders.values():
+        assert founded(folder, *lines).returncode == 0
+    with ExitStack() as first, served(folders[1], 1, ()):
+        for node in (2, 3):
+            first.enter_context(served(folders[node], node, ()))
+        settings = raftlog.config.ClientSettings(
+            bootstrap_servers=f"127.0.0.1:{port}", request_timeout_s=PATIENCE_S,
+            refused_timeout_s=PATIENCE_S,
+        )  # fmt: skip
+        with raftlog.connect(settings=settings) as client:
+            client.create_topic("t", "a INT", replicas=3)
+            assert client.append("t", [{"a": 1}]).start == 0
+        first.close()
+        for node in (2, 3):
+            own = folders[node] / CLUSTER_FILE
+            was, now = f"127.0.0.1:{port + node - 1}", f"127.0.0.1:{port + node + 1}"
+            own.write_text(own.read_text().replace(was, now))
+        with (
+            served(folders[2], 2, ()),
+            served(folders[3], 3, ()),
+            raftlog.connect(settings=settings) as client,
+        ):
+            assert client.append("t", [{"a": 2}]).start == 1
+
+
 # ---------------------------------------------------------------- the page
 
 

@@ -159,6 +159,23 @@ def test_a_founder_s_store_is_known_before_it_registers() -> None:
     assert known.store_of(NodeId(2), machine, LogIndex(1)) == "s2", "by the log of all nodes"
 
 
+def test_where_a_node_says_that_it_listens_is_newer_than_log_and_settings() -> None:
+    known = KnownNodes({NodeId(1): "a:1", NodeId(2): "configured:1"})
+    machine = ControllerMachine()
+    register = RegisterNode(node=NodeId(2), store_uuid="s2", address="b:1", rules=RULES_LATEST)
+    machine.apply(LogIndex(1), register)
+    known.follow(machine, LogIndex(1), ())
+    assert known[NodeId(2)] == "configured:1"
+    assert known.greeted(NodeId(2), "moved:1")
+    assert known.follow(machine, LogIndex(1), ())
+    assert known[NodeId(2)] == "moved:1"
+    assert not known.greeted(NodeId(2), "moved:1"), "that is no news"
+    assert not known.greeted(NodeId(2), "nowhere")
+    assert not known.greeted(NodeId(9), "c:1"), "it is none of the nodes"
+    known.follow(machine, LogIndex(1), ())
+    assert dict(known) == {1: "a:1", 2: "moved:1"}
+
+
 def test_a_node_speaks_to_those_that_its_log_names_until_it_knows_more() -> None:
     """What is configured counts where it differs: a person wrote it when machines moved."""
     known = KnownNodes({NodeId(1): "a:1", NodeId(2): "moved:1"})

@@ -49,6 +49,8 @@ class Receiver:
 
     received: list[PeerMessage] = field(default_factory=list)
     closed: list[int] = field(default_factory=list)
+    addresses: list[str] = field(default_factory=list)
+    """Where each process said that it listens."""
     removed: set[int] = field(default_factory=set)
     leaving: set[int] = field(default_factory=set)
     """Those whose removal is not known to be committed."""
@@ -75,6 +77,9 @@ class Receiver:
 
     def known_store(self, node: NodeId) -> str | None:
         return f"s{node}"
+
+    def greeted(self, hello: PeerHello) -> None:
+        self.addresses.append(hello.address)
 
     def receive(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         self.received += messages
