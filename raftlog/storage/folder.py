@@ -43,9 +43,9 @@ from raftlog.core.types import (
 from raftlog.errors import (
     CorruptFile,
     DataFolderForeign,
-    DiskFull,
     FormatUnsupported,
     RaftlogError,
+    ResourceShortage,
     StoreMissing,
     StoreUnfinished,
 )
@@ -430,6 +430,6 @@ def _mend(fs: FileSystem, path: str) -> CorruptFile | None:
     """Write the copies again if one is damaged or missing; what was damaged."""
     found = _copies(fs, path)
     if found.incomplete:
-        with suppress(DiskFull):
+        with suppress(ResourceShortage):
             _write_text(fs, path, found.contents[0].decode())
     return found.damaged

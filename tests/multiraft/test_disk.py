@@ -222,16 +222,16 @@ def test_a_disk_that_is_full_for_a_job_is_told_until_that_job_is_done() -> None:
     scene.driver.run()
     for _ in range(2):
         scene.tick(RETRY)
-        assert scene.disk.told == DiskChanged(keeps_up=False, full=full)
+        assert scene.disk.told == DiskChanged(keeps_up=False, full=full, limit=None)
     for _ in range(RETRY):
         scene.disk.tick()
         assert scene.disk.told.full is full, "it may be tried at this moment"
     scene.driver.run()
     scene.tick()
-    assert scene.disk.told == DiskChanged(keeps_up=True, full=None)
+    assert scene.disk.told == DiskChanged(keeps_up=True, full=None, limit=None)
     assert scene.driver.told == [
-        DiskChanged(keeps_up=False, full=full),
-        DiskChanged(keeps_up=True, full=None),
+        DiskChanged(keeps_up=False, full=full, limit=None),
+        DiskChanged(keeps_up=True, full=None, limit=None),
     ]
 
 
