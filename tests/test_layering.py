@@ -120,6 +120,7 @@ PACKAGES = {
             "raftlog.config_section",
             "raftlog.config_tls",
             "raftlog.config_tracing",
+            "raftlog.redaction",
         ),
         third_party=("pydantic", "pydantic_settings"),
     ),
