@@ -284,7 +284,8 @@ def make_store(fs: FileSystem, *, node: NodeId, new_store_uuid: str) -> Identity
     that has never voted. Durable when this returns.
 
     Raises `DataFolderLocked`, `DataFolderForeign` (it is another node's, has voted, or holds files
-    that are not ours), `FormatUnsupported`, `CorruptFile`, `DiskFailed`, `DiskFull`.
+    that are not ours), `FormatUnsupported`, `CorruptFile`, `DiskFailed`,
+    `ResourceShortage`.
     """
     fs.make_folder(ROOT)
     with _locked(fs):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from random import Random
 
 from raftlog.core.types import Entry, EntryKind, GroupId, LogIndex, Payload, Term
@@ -90,3 +94,16 @@ def disk_of(files: dict[str, bytes], folder: str = FOLDER) -> MemoryFileSystem:
 def flipped(data: bytes, position: int, mask: int = 0xFF) -> bytes:
     """The data with the bits of one byte flipped."""
     return data[:position] + bytes([data[position] ^ mask]) + data[position + 1 :]
+
+
+@contextmanager
+def no_more_files() -> Iterator[None]:
+    """This process may open none beside those that are open."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    spare = os.open(os.devnull, os.O_RDONLY)
+    os.close(spare)  # the lowest number that is free
+    resource.setrlimit(resource.RLIMIT_NOFILE, (spare, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

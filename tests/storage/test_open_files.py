@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,25 +11,19 @@ from raftlog.errors import LimitReached
 from raftlog.storage.log import GroupLog
 from raftlog.storage.open_files import OpenFiles
 from raftlog.storage.posix import PosixFileSystem
-from tests.storage.disks import FOLDER, GROUP, SMALL, content, entries, entry, write
+from tests.storage.disks import (
+    FOLDER,
+    GROUP,
+    SMALL,
+    content,
+    entries,
+    entry,
+    no_more_files,
+    write,
+)
 
 MOST = 3
 LOGS = 10
-
-
-@contextmanager
-def no_more_files() -> Iterator[None]:
-    """This process may open none beside those that are open."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    spare = os.open(os.devnull, os.O_RDONLY)
-    os.close(spare)  # the lowest number that is free
-    resource.setrlimit(resource.RLIMIT_NOFILE, (spare, before[1]))
-    try:
-        with pytest.raises(OSError, match="Too many open files"):
-            os.open(os.devnull, os.O_RDONLY)
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 @pytest.fixture
