@@ -393,6 +393,26 @@ def test_a_job_waits_for_a_file_or_memory_and_leaves_the_reserve(shortage: Excep
     assert scene.disk.told == DiskChanged(keeps_up=True, full=None, limit=None)
 
 
+def test_a_write_waits_for_a_file_and_leaves_the_reserve() -> None:
+    scene = Scene(reserve_bytes=RESERVE)
+    scene.tick(RETRY)
+
+    def refuse(operation: str, path: str) -> None:
+        if operation == "write":
+            raise LimitReached(file=path, limit="memory")
+
+    scene.fs.interrupt = refuse
+    scene.write()
+    scene.driver.run()
+    scene.tick()
+    assert scene.ended == []
+    assert isinstance(scene.disk.told.limit, LimitReached)
+    assert scene.fs.exists(RESERVE_NAME), "its room would not help"
+    scene.make_room()
+    scene.tick(RETRY)
+    assert scene.ended == [True]
+
+
 def test_an_owner_whose_file_could_not_be_opened_is_asked_again() -> None:
     scene = Scene()
     short = LimitReached(file="f", limit="open files")

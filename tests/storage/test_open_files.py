@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from raftlog.core.types import HardState, NodeId, Term
 from raftlog.errors import LimitReached
+from raftlog.storage.hard_state import HardStateJournal, read_states
 from raftlog.storage.log import GroupLog
 from raftlog.storage.open_files import OpenFiles
 from raftlog.storage.posix import PosixFileSystem
@@ -52,6 +54,17 @@ def test_a_write_that_cannot_open_its_file_is_done_once_it_can(disk: PosixFileSy
     assert content(log) == entries(1, 60)
     log.close()
     assert content(GroupLog.open(disk, FOLDER, GROUP, SMALL)) == entries(1, 60)
+
+
+def test_a_journal_that_cannot_open_its_files_forgets_no_vote(disk: PosixFileSystem) -> None:
+    journal = HardStateJournal.open(disk, FOLDER)
+    journal.put(GROUP, HardState(Term(3), NodeId(2)))
+    with no_more_files(), pytest.raises(LimitReached, match="open files"):
+        journal.take_write()
+    write(journal)
+    journal.close()
+    states, _ = read_states(disk, FOLDER)
+    assert states == {GROUP: HardState(Term(3), NodeId(2))}
 
 
 def test_a_truncation_goes_on_where_it_got_no_file(disk: PosixFileSystem) -> None:
@@ -119,7 +132,9 @@ def test_a_file_that_a_write_uses_stays_open(tmp_path: Path) -> None:
         assert work is not None
         work.run()
         log.written(work)
-        assert content(log) == entries(1, 3)
+        log.close()
+    for group in range(LOGS):
+        assert content(GroupLog.open(disk, f"log-{group}", GROUP, SMALL)) == entries(1, 3)
 
 
 def test_where_no_file_can_be_opened_an_idle_one_is_closed(tmp_path: Path) -> None:
