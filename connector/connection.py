@@ -97,6 +97,7 @@ def _opened(options: ConnectionOptions, timeout_s: float, *, patient: bool) -> L
         "bootstrap_servers": options.bootstrap_servers,
         "zookeeper": options.zookeeper,
         "rack": options.rack,
+        "proxy": options.proxy,
         "tls_ca_file": options.tls_ca_file,
         "tls_cert_file": options.tls_cert_file,
         "tls_key_file": options.tls_key_file,

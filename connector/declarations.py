@@ -91,6 +91,13 @@ OPTIONS: tuple[Option, ...] = (
         doc="Where the readers stand: nodes of this rack (server.rack) are read from first.",
     ),
     Option(
+        name="raftlog.client.proxy",
+        endpoints=SOURCES | SINKS,
+        setting="proxy",
+        doc="The HTTP proxy, host:port, through which driver and executors reach nodes. Unset: "
+        "directly, whatever variables such as http_proxy say.",
+    ),
+    Option(
         name="raftlog.tracing.endpoint",
         endpoints=SOURCES | SINKS,
         setting="tracing_endpoint",

@@ -57,6 +57,8 @@ class ConnectionOptions:
     request_timeout_s: float
     rack: str = ""
     """Where the readers stand; "": it is not said."""
+    proxy: str = ""
+    """The proxy to nodes; "": none."""
     tls_ca_file: str = ""
     """"": no TLS."""
     tls_cert_file: str = ""
@@ -276,6 +278,7 @@ def _connection(values: OptionValues) -> ConnectionOptions:
         **reached,
         request_timeout_s=values.count("raftlog.request.timeout.ms") / 1000,
         rack=values.text("raftlog.client.rack") or "",
+        proxy=_proxy(values),
         tracing_endpoint=_tracing_endpoint(values),
         tracing_sample_ratio=values.share("raftlog.tracing.sample.ratio"),
     )
@@ -334,6 +337,15 @@ def _check_only(
                 advice="Leave it out, or name the credential that is for it "
                 "('raftlog.auth.credential'): it is sent to no other servers.",
             )
+
+
+def _proxy(values: OptionValues) -> str:
+    from raftlog.config import refuse_bad_proxy
+
+    option = "raftlog.client.proxy"
+    proxy = values.text(option) or ""
+    refuse_bad_proxy(proxy, option)
+    return proxy
 
 
 def _tracing_endpoint(values: OptionValues) -> str:

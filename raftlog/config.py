@@ -29,7 +29,7 @@ from raftlog.config_audit import AuditSettings
 from raftlog.config_auth import AuthSettings, refuse_half_auth
 from raftlog.config_credentials import CREDENTIAL_PREFIX, Credential, credential
 from raftlog.config_ensemble import DiscoverySettings, EnsembleSettings, refuse_half
-from raftlog.config_hosts import PORT_MAX
+from raftlog.config_hosts import PORT_MAX, is_address
 from raftlog.config_metrics import MetricsSettings, refuse_half_metrics
 from raftlog.config_problems import (
     PREFIX,
@@ -44,6 +44,7 @@ from raftlog.config_section import GIB, KIB, MIB, Section, limits, setting
 from raftlog.config_tls import PemFiles, TlsSettings, client_files, refuse_half_tls
 from raftlog.config_tracing import TracingSettings, refuse_bad_endpoint
 from raftlog.errors import InvalidOption
+from raftlog.redaction import shown_address
 
 LEASE = {"ge": 1, "le": 100 * 365 * 86_400}
 
@@ -79,6 +80,12 @@ class ClientSettings(EnsembleSettings):
         "over TLS.",
     )
     rack: str = setting("", "Where this client stands. It reads from nodes of this rack first.")
+    proxy: str = setting(
+        "",
+        "The HTTP proxy, host:port, through which the client reaches nodes (CONNECT). Empty: it "
+        "reaches them directly. Variables such as http_proxy do not count, except that "
+        "no_grpc_proxy or no_proxy may name hosts that are reached without it.",
+    )
     tracing_endpoint: str = setting(
         "",
         "Where the client's spans go, by OTLP over grpc: `http://host:4317`, or `https://` with "
@@ -556,6 +563,7 @@ def validate(settings: Settings) -> None:
     refuse_half_auth(settings.auth)
     tls_files(client)
     refuse_no_reference("client.token", client.token)
+    refuse_bad_proxy(client.proxy, "client.proxy")
     refuse_bad_endpoint(client.tracing_endpoint, "client.tracing_endpoint")
     refuse_bad_endpoint(settings.tracing.endpoint, "tracing.endpoint")
     raft = settings.raft
@@ -574,6 +582,16 @@ def validate(settings: Settings) -> None:
             option="up.port",
             problem=f"is {up.port}, which with up.nodes of {up.nodes} goes beyond port {PORT_MAX}",
             advice="Lower up.port: every node has a port of its own.",
+        )
+
+
+def refuse_bad_proxy(proxy: str, option: str) -> None:
+    """Raises `InvalidOption` for what is no address: grpc would connect without a proxy."""
+    if proxy and not is_address(proxy):
+        raise InvalidOption(
+            option=option,
+            problem=f"is {shown_address(proxy)!r}, which is no address of a proxy",
+            advice="Write host:port, for example proxy.example.com:3128.",
         )
 
 

@@ -62,7 +62,12 @@ from raftlog.core.types import (
     Term,
 )
 from raftlog.damage_table import Trouble, may_lead
-from raftlog.errors import LogFromNewerVersion, MalformedRequest, PeerProtocolViolation
+from raftlog.errors import (
+    LogFromNewerVersion,
+    MalformedRequest,
+    PeerProtocolViolation,
+    ResourceShortage,
+)
 from raftlog.machines.commands import Command, Rules
 from raftlog.machines.contract import StateMachine
 from raftlog.machines.outcomes import Outcome, SnapshotPointApplied
@@ -478,11 +483,17 @@ class Replica:
     def apply(self, budget: Budget, entries_max: int) -> Output:
         """Apply the next committed entry, and more until the budget is spent or `entries_max` are
         applied; the output says who can be answered. Raises `LogFromNewerVersion`: entry
-        `applied_index` + 1 cannot be applied by this program."""
+        `applied_index` + 1 cannot be applied by this program. Raises `ResourceShortage` if it
+        cannot be read now."""
         output = Output()
         compared = self.applied_index // self.states_compared_every
         for _ in range(min(entries_max, self._apply_to - self.applied_index)):
-            output.applied.append(self._apply_entry(LogIndex(self.applied_index + 1), budget))
+            try:
+                output.applied.append(self._apply_entry(LogIndex(self.applied_index + 1), budget))
+            except ResourceShortage:
+                if not output.applied:
+                    raise
+                break  # those before it are answered
             if budget.spent:
                 break
         self.raft.applied(self.applied_index)

@@ -185,8 +185,13 @@ def _configuration(pem: Pem, mutual: bool) -> grpc.ServerCertificateConfiguratio
 # ---------------------------------------------------------------- channels
 
 
+NO_PROXY = ("grpc.enable_http_proxy", 0)
+"""Else grpc takes the proxy that the environment names (http_proxy and others), also to reach this
+machine itself."""
+
+
 def open_channel(address: str, pem: Pem | None, options: ChannelOptions) -> grpc.Channel:
-    """A channel to a node; without `pem` it is not encrypted."""
+    """A client's channel to a node; without `pem` it is not encrypted."""
     if pem is None:
         return grpc.insecure_channel(address, options=options)
     return grpc.secure_channel(address, _channel_credentials(pem), options=options)
@@ -195,7 +200,9 @@ def open_channel(address: str, pem: Pem | None, options: ChannelOptions) -> grpc
 def open_aio_channel(
     address: str, pem: Pem | None, options: ChannelOptions, *, name: str = ""
 ) -> grpc.aio.Channel:
-    """The same for an event loop. `name`: what the certificate must name in place of the host."""
+    """A node's channel to another, never through a proxy. `name`: what the certificate must name in
+    place of the host."""
+    options = (*options, NO_PROXY)
     if pem is None:
         return grpc.aio.insecure_channel(address, options=options)
     named = [("grpc.ssl_target_name_override", name)] if name else []

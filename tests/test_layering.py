@@ -22,8 +22,8 @@ ANYONE_MAY = ("raftlog.errors", "raftlog.core.types", "raftlog.checksum")
 """Values and the one checksum: open to every package except those below them."""
 
 PURE = frozenset(
-    "__future__ abc array bisect collections copy dataclasses difflib enum functools hashlib heapq"
-    " itertools json math operator re shlex struct sys types typing uuid".split()
+    "__future__ abc array bisect collections copy dataclasses difflib enum errno functools hashlib"
+    " heapq itertools json math operator re shlex struct sys types typing uuid".split()
 )
 """The standard library's parts without time, chance, threads, files or sockets (`sys` for its
 byteorder)."""
@@ -120,6 +120,7 @@ PACKAGES = {
             "raftlog.config_section",
             "raftlog.config_tls",
             "raftlog.config_tracing",
+            "raftlog.redaction",
         ),
         third_party=("pydantic", "pydantic_settings"),
     ),

@@ -51,6 +51,11 @@ _WAIT_MAX_S = 2 * _FETCH_TIMEOUT_S
 _WAITING_MAX = 64
 """Callers that wait for an unknown key at a time; others are told at once that the provider does
 not answer. No setting: they have proved nothing yet, and a provider answers in milliseconds."""
+_FETCH_ERRORS = (
+    jwt.PyJWTError, OSError, ValueError, AttributeError, HTTPException, RuntimeError, MemoryError
+)  # fmt: skip
+"""What a fetch may end with. `RuntimeError`: the process may have no more threads."""
+
 _HEADER_TYPES = frozenset({"jwt", "at+jwt", "application/at+jwt"})
 """What the header's `typ` may say, if it says something: that it is a JWT, or an access token."""
 _CLAIM_TYPES = frozenset({"bearer"})
@@ -182,7 +187,7 @@ class AccessTokens:
         """Ends with its thread, and so there is one at a time."""
         try:
             keys = await asyncio.to_thread(_published, self._settings.oidc_jwks)
-        except (jwt.PyJWTError, OSError, ValueError, AttributeError, HTTPException) as error:
+        except _FETCH_ERRORS as error:
             self._on_problem(f"{self._settings.oidc_jwks}: {error}")
             return
         self._keys = {each.key_id: each for each in keys.keys if each.key_type in _KEY_TYPES}

@@ -59,6 +59,8 @@ class ProcessCluster:
     """The module (`python -m`) that a restarted node runs. It must take raftlog's own arguments."""
     environment: Mapping[str, str] | None = None
     """The environment of all processes that this starts. Default: that of this process."""
+    wrapper: Sequence[str] = ()
+    """The words before the commands of all of them, such as `prlimit` and its options."""
 
     @classmethod
     def start(
@@ -73,13 +75,14 @@ class ProcessCluster:
         tls: bool = False,
         token: str = "",
         environment: Mapping[str, str] | None = None,
+        wrapper: Sequence[str] = (),
     ) -> ProcessCluster:
         """Run `raftlog up` with a new or an old data folder. All nodes answer when this returns.
 
         `settings` are texts `section.key=value`. `port` is node 1's, by default a free one.
         `program` is described at the field. The output of `up` goes to the file `said`, or to
         standard error if there is none. `tls`: connections are encrypted, as an old folder's are
-        anyhow that were; `token` and `environment` are described at the fields. Raises
+        anyhow that were; `token`, `environment` and `wrapper` are described at the fields. Raises
         `DeadlineExceeded`.
         """
         if token:
@@ -90,7 +93,7 @@ class ProcessCluster:
             port = _recorded_port(recorded)
         elif port is None:
             port = free_ports(nodes)
-        command = _up_command(flags, nodes, data, port, tls)
+        command = [*wrapper, *_up_command(flags, nodes, data, port, tls)]
         with ExitStack() as unless_ready:
             with signals_deferred(), ExitStack() as stack:
                 up = subprocess.Popen(
@@ -125,6 +128,7 @@ class ProcessCluster:
             token=token,
             program=program,
             environment=environment,
+            wrapper=wrapper,
             _up=up,
             _settings=flags,
         )
@@ -232,7 +236,7 @@ class ProcessCluster:
         with signals_deferred(), self.logs[node].open("ab") as log:
             child = self._served[node] = subprocess.Popen(
                 [
-                    sys.executable, "-m", program, *self._settings, *first,
+                    *self.wrapper, sys.executable, "-m", program, *self._settings, *first,
                     "serve", "--node", str(node), "--data", str(self.data), *last,
                 ],
                 stdin=subprocess.DEVNULL,

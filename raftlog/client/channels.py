@@ -7,10 +7,10 @@ import threading
 import grpc
 
 from raftlog.client.forks import in_each_child, leave_alone
-from raftlog.config import ClientSettings, tls_files
+from raftlog.config import ClientSettings, refuse_bad_proxy, tls_files
 from raftlog.config_tls import PemFiles
 from raftlog.errors import InvalidOption
-from raftlog.tls import Certificates, Pem, open_channel
+from raftlog.tls import NO_PROXY, Certificates, ChannelOptions, Pem, open_channel
 from raftlog.wire.calls import SERVICE
 
 _ANSWER_BYTES_MAX = 513 * 1024 * 1024
@@ -38,6 +38,9 @@ class Channels:
 
     def __init__(self, settings: ClientSettings) -> None:
         """Reads what the client trusts and shows, if it has TLS. Raises `InvalidOption`."""
+        refuse_bad_proxy(settings.proxy, "client.proxy")
+        proxy = ("grpc.http_proxy", f"http://{settings.proxy}") if settings.proxy else NO_PROXY
+        self._options: ChannelOptions = (*CHANNEL_OPTIONS, proxy)
         files = tls_files(settings)
         names = (
             f"client.tls_{which}_file (in Spark the credential's)" for which in PemFiles._fields
@@ -71,7 +74,7 @@ class Channels:
         """A channel that is the caller's to close, and that nothing else uses."""
         with self._lock:
             self._follow_certificates()
-            return open_channel(address, self._pem, CHANNEL_OPTIONS)
+            return open_channel(address, self._pem, self._options)
 
     def unary(self, address: str, method: str) -> grpc.UnaryUnaryMultiCallable[bytes, bytes]:
         """A call with one reply. Raises `InvalidOption` after `close`."""
@@ -100,7 +103,7 @@ class Channels:
             )
         channel = self._channels.get(address)
         if channel is None:
-            channel = open_channel(address, self._pem, CHANNEL_OPTIONS)
+            channel = open_channel(address, self._pem, self._options)
             self._channels[address] = channel
         return channel
 

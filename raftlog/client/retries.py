@@ -12,7 +12,6 @@ from raftlog.client.call_errors import CALL_UNKNOWN, NO_NODE_PROBLEMS
 from raftlog.config import ClientSettings
 from raftlog.errors import (
     DeadlineExceeded,
-    DiskFull,
     IndexOverflow,
     NodeUnreachable,
     NotLeader,
@@ -20,6 +19,7 @@ from raftlog.errors import (
     Overloaded,
     RaftlogError,
     ReplicaQuarantined,
+    ResourceShortage,
     ZooKeeperUnavailable,
 )
 
@@ -64,7 +64,7 @@ class Failures:
         """The last node that was not there, if nobody has answered since."""
         self._unanswered_since_s: float | None = None
         self._next_notice_s = _FIRST_NOTICE_S
-        self._full: DiskFull | Overloaded | None = None
+        self._full: ResourceShortage | Overloaded | None = None
         self._quarantined: dict[int, ReplicaQuarantined] = {}
         """By node."""
         self._unnamed_since_s: float | None = None
@@ -84,7 +84,7 @@ class Failures:
         elif self._unanswered_since_s is None:
             self._unanswered_since_s = time.monotonic()
         self.hints = self.hints + 1 if isinstance(error, NotLeader) and error.address else 0
-        if isinstance(error, DiskFull | Overloaded):
+        if isinstance(error, ResourceShortage | Overloaded):
             self._full = error
         if isinstance(error, ReplicaQuarantined):
             self._quarantined[error.node] = error

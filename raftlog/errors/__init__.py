@@ -23,7 +23,9 @@
     |   |-- IndexOverflow           this replica has not applied that index of its log
     |   |-- NotYet                  this replica has not applied far enough; ask another
     |   |-- Overloaded              a bounded queue is full
-    |   |-- DiskFull                writes wait or are refused until there is room; reads continue
+    |   |-- ResourceShortage        what is asked for needs what is used up
+    |   |   |-- DiskFull            writes wait or are refused until there is room; reads continue
+    |   |   `-- LimitReached        no more open files, memory, threads or processes
     |   `-- DeadlineExceeded        the request's one total deadline has passed
     |       `-- ChangeUnfinished    so has that of a change of nodes or placements, which goes on
     |-- InvalidRequest              the request can never succeed as it is
@@ -181,6 +183,7 @@ from raftlog.errors.unavailable import (
     DiskFull,
     HistoryDisputed,
     IdentityProviderUnavailable,
+    LimitReached,
     MemberBehind,
     MemberUnknown,
     NodesNotReady,
@@ -193,12 +196,14 @@ from raftlog.errors.unavailable import (
     QuotaExceeded,
     ReplicaDiverged,
     ReplicaQuarantined,
+    ResourceShortage,
     RightsUnknown,
     StateDisputed,
     TokenReplaced,
     TransferUnderWay,
     Unavailable,
     ZooKeeperUnavailable,
+    shortage_of,
 )
 from raftlog.errors.write import (
     CheckpointReset,
@@ -265,6 +270,7 @@ __all__ = [
     "InvalidOption",
     "InvalidRequest",
     "InvalidTopicName",
+    "LimitReached",
     "LogFromNewerVersion",
     "MalformedRequest",
     "MemberBehind",
@@ -300,6 +306,7 @@ __all__ = [
     "RaftlogError",
     "ReplicaDiverged",
     "ReplicaQuarantined",
+    "ResourceShortage",
     "RightsUnknown",
     "RulesTooOld",
     "RunFenced",
@@ -340,4 +347,5 @@ __all__ = [
     "WriterNotFound",
     "ZooKeeperUnavailable",
     "from_wire",
+    "shortage_of",
 ]

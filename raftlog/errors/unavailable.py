@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shlex
 from dataclasses import dataclass
 
@@ -340,18 +341,73 @@ class QuotaExceeded(Unavailable):
 
 
 @dataclass(kw_only=True, eq=False)
-class DiskFull(Unavailable):
-    """There is no room for a write to `file`. Nothing of it counts; it may be written later."""
+class ResourceShortage(Unavailable):
+    """What `file` needs is used up. Nothing of it counts; the same may be done later."""
 
     file: str
     node: str = "this node"
     grpc_status = "RESOURCE_EXHAUSTED"
+
+
+@dataclass(kw_only=True, eq=False)
+class DiskFull(ResourceShortage):
+    """There is no room for a write to `file`. Nothing of it counts; it may be written later."""
 
     cause_text = "The disk of {node} is full: there is no room for {file}."
     remedy_text = (
         "Make room on that disk or delete topics. A running node then continues by itself, and "
         "serves reads meanwhile; start a node that could not start again."
     )
+
+
+@dataclass(kw_only=True, eq=False)
+class LimitReached(ResourceShortage):
+    """A process or its machine has reached a `limit`: open files, memory, threads or processes.
+    Nothing of what it was to do counts; it may be done later."""
+
+    limit: str
+
+    cause_text = "{file} failed: {node} has no more {limit}."
+
+    @property
+    def remedy(self) -> str:
+        option = _REMEDIES.get(self.limit, "Raise that limit.")
+        return f"{option} A running node tries again by itself."
+
+
+_OPEN_FILES, _MEMORY, _PROCESSES = "open files", "memory", "threads or processes"
+
+_REMEDIES = {
+    _OPEN_FILES: (
+        "Raise LimitNOFILE of its unit (ulimit -n), or fs.file-max of the machine, or lower "
+        "server.connections_max."
+    ),
+    _MEMORY: "Give the machine more memory (MemoryMax of its unit), or run less beside the node.",
+    _PROCESSES: "Raise TasksMax of its unit (ulimit -u), or run less beside the node.",
+}
+"""What a node may have no more of, and which option gives it more."""
+
+_LIMIT_OF = {
+    errno.EMFILE: _OPEN_FILES,
+    errno.ENFILE: _OPEN_FILES,
+    errno.ENOMEM: _MEMORY,
+    errno.EAGAIN: _PROCESSES,
+}
+
+
+def shortage_of(error: BaseException, what: str) -> ResourceShortage | None:
+    """The error to report if `what` failed with `error` because the process or its machine has
+    reached a limit; None: it failed for another reason."""
+    if isinstance(error, ResourceShortage):
+        return error
+    limit = None
+    if isinstance(error, MemoryError):
+        limit = _MEMORY
+    elif isinstance(error, OSError):
+        limit = _LIMIT_OF.get(error.errno or 0)
+    elif isinstance(error, RuntimeError) and "start new thread" in str(error):
+        limit = _PROCESSES
+    return LimitReached(file=what, limit=limit) if limit is not None else None
 
 
 @dataclass(kw_only=True, eq=False)

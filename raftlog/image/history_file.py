@@ -242,6 +242,8 @@ class HistoryFile:
 
     __slots__ = ("_direct", "_file", "_fs", "_group", "_index", "_path", "info")
 
+    busy = False
+
     def __init__(
         self,
         fs: FileSystem,
@@ -266,7 +268,7 @@ class HistoryFile:
     def index(self) -> RowGroupIndex:
         """All row groups by their numbers. Nobody changes them."""
         if self._index is None:
-            self._index = _read_index(self._opened(), self._group, self.info)
+            self._index = _read_index(self.opened(), self._group, self.info)
         return self._index
 
     def byte_index(self) -> ByteIndex:
@@ -318,7 +320,7 @@ class HistoryFile:
         They are not checked: `row_group.header` has the CRC of every chunk, and the reader checks
         them end to end.
         """
-        file = self._opened()
+        file = self.opened()
         found = []
         for position, length in slices:
             assert 0 <= position <= position + length <= row_group.length, "exceeds the body"
@@ -337,7 +339,7 @@ class HistoryFile:
             if crc32c(chunk) != column.crc:
                 records = f"[{row_group.start}, {row_group.end})"
                 raise CorruptFile(
-                    file=self._opened().path,
+                    file=self.opened().path,
                     position=row_group.position + column.position,
                     problem=f"the checksum of column {column.field_id} of records {records} "
                     "differs",
@@ -351,7 +353,8 @@ class HistoryFile:
             self._file.close()
             self._file = None
 
-    def _opened(self) -> File:
+    def opened(self) -> File:
+        """The file, opened unless it is open. Raises `CorruptFile` if it is missing."""
         if self._file is None:
             try:
                 self._file = self._fs.open(self._path, create=False, direct=self._direct)
@@ -363,7 +366,7 @@ class HistoryFile:
 
     def _description(self, row: int, decode: Callable[[bytes], T]) -> T:
         """What `decode` reads in the description of a row group."""
-        index, file = self.index, self._opened()
+        index, file = self.index, self.opened()
         length = index.description_lengths[row]
         position = index.positions[row + 1] - length
         data = _read(file, position, length)
@@ -379,7 +382,7 @@ class HistoryFile:
 
     def _row_group(self, row: int) -> StoredRowGroup:
         description = self._description(row, decode_description)
-        index, file, header = self.index, self._opened(), description.header
+        index, file, header = self.index, self.opened(), description.header
         start = index.starts[row]
         position = index.positions[row + 1] - index.description_lengths[row]
         body_length = position - index.positions[row]

@@ -124,7 +124,7 @@ class Incoming:
     """The files of one image that are not here yet. Its methods block; one thread at a time, and
     besides it those that check files which are complete.
 
-    Those that write raise `DiskFull` (call them again) and `DiskFailed`.
+    Those that write raise `ResourceShortage` (call them again) and `DiskFailed`.
     """
 
     def __init__(
@@ -257,7 +257,7 @@ def discard_received(fs: FileSystem, folder: str, kept: Container[str] = ()) -> 
 
 def publish(fs: FileSystem, folder: str, image: Image, received: frozenset[str]) -> None:
     """Make `image` the group's, whose files of the names in `received` were finished; the others
-    have their names. Durable when this returns. Raises `DiskFull` (call it again)."""
+    have their names. Durable when this returns. Raises `ResourceShortage` (call it again)."""
     _take_in(fs, folder, received)
     write_image(fs, folder, image)
 
@@ -276,7 +276,7 @@ def install(fs: FileSystem, folder: str, group: GroupId, image: Image) -> None:
 
     The log begins afresh after its snapshot. The group's files must not be in use: opening the
     group again completes it, also after a crash. A crash leaves the former image and log, or these.
-    Raises `DiskFull` (call it again) and `DiskFailed`.
+    Raises `ResourceShortage` (call it again) and `DiskFailed`.
     """
     present = read_image(fs, folder).image
     if present.index < image.index:

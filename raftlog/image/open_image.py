@@ -11,6 +11,7 @@ from raftlog.image.history_file import HistoryFile
 from raftlog.image.manifest import HistoryInfo, Image, StagesInfo
 from raftlog.image.stages_file import StagesFile
 from raftlog.storage.contract import FileSystem
+from raftlog.storage.open_files import OpenFiles
 
 _HISTORY_FILES_OPEN_MAX = 4
 """History files of one topic that stay open. No setting: opening one costs a tenth of a
@@ -20,8 +21,17 @@ millisecond, and a reader stays in one for megabytes."""
 class OpenImage:
     """The image that readers of one replica are given now. One thread's own."""
 
-    def __init__(self, fs: FileSystem, folder: str, group: GroupId, image: Image) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        folder: str,
+        group: GroupId,
+        image: Image,
+        open_files: OpenFiles | None = None,
+    ) -> None:
+        """Its files count among `open_files`, if there are any."""
         self._fs = fs
+        self._open_files = open_files
         self.folder = folder
         """The group's, in the data folder."""
         self._group = group
@@ -41,9 +51,9 @@ class OpenImage:
         self.manifest = image
         gone = obsolete | received
         for info in [info for info in self._stages if info.name in gone]:
-            self._stages.pop(info).close()
+            self._close(self._stages.pop(info))
         for old in [info for info in self._history if info.name in gone]:
-            self._history.pop(old).close()
+            self._close(self._history.pop(old))
         return obsolete
 
     def history_file_with(self, offset: Offset) -> HistoryFile:
@@ -65,8 +75,10 @@ class OpenImage:
             file = HistoryFile(self._fs, self.folder, self._group, info)
             self._history[info] = file
             if len(self._history) > _HISTORY_FILES_OPEN_MAX:
-                self._history.popitem(last=False)[1].close()
+                self._close(self._history.popitem(last=False)[1])
         self._history.move_to_end(info)
+        if self._open_files is not None:
+            self._open_files.opened(file, file.opened)
         return file
 
     def stages_with(self, index: LogIndex) -> StagesFile:
@@ -77,6 +89,8 @@ class OpenImage:
                 if file is None:
                     file = StagesFile(self._fs, self.folder, self._group, info)
                     self._stages[info] = file
+                if self._open_files is not None:
+                    self._open_files.opened(file, file.opened)
                 if index in file:
                     return file
         raise CorruptFile(
@@ -88,8 +102,13 @@ class OpenImage:
     def close(self) -> None:
         """Close all files."""
         for file in self._stages.values():
-            file.close()
+            self._close(file)
         for history in self._history.values():
-            history.close()
+            self._close(history)
         self._stages.clear()
         self._history.clear()
+
+    def _close(self, file: HistoryFile | StagesFile) -> None:
+        if self._open_files is not None:
+            self._open_files.forget(file)
+        file.close()

@@ -49,7 +49,7 @@ NEVER_OUTVOTED = Outvoted()
 
 
 def write_outvoted(fs: FileSystem, folder: str, value: Outvoted) -> None:
-    """Durable when this returns. Raises `DiskFull` (call it again) and `DiskFailed`."""
+    """Durable when this returns. Raises `ResourceShortage` (call it again) and `DiskFailed`."""
     table = {"history": value.history, "rebuilt_us": value.rebuilt_us}
     write_checked(fs, f"{folder}/{OUTVOTED_NAME}", TEXT, [json.dumps(table).encode()])
 

@@ -24,7 +24,7 @@ def rebuild(fs: FileSystem, folder: str, image: Image, log_base: Base) -> None:
 
     The group's log begins after `log_base` and holds the entry of the image's snapshot. No file of
     the group may be in use. The history files that it replaces are kept under another name. Raises
-    `DiskFull` (call it again) and `DiskFailed`.
+    `ResourceShortage` (call it again) and `DiskFailed`.
     """
     assert log_base[0] <= image.index, "the log goes on from the image"
     present = read_image(fs, folder).image

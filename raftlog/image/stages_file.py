@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from raftlog.core.types import Entry, EntryKind, GroupId, LogIndex, Term
-from raftlog.errors import CorruptFile
+from raftlog.errors import CorruptFile, RaftlogError
 from raftlog.image.manifest import STAGES_PREFIX, StagesInfo, remove_earlier_tries
 from raftlog.storage.contract import File, FileSystem
 from raftlog.storage.frames import FRAME_HEADER_BYTES, Purpose, SegmentHeader
@@ -33,7 +33,7 @@ def write_stages(
     """Copy the entries, whose indexes rise within [first, last]; durable when this returns.
 
     One entry is held at a time. No manifest names a file with this `last`: those that are there are
-    earlier tries, and are removed. Raises `DiskFull` and `DiskFailed`.
+    earlier tries, and are removed. Raises `ResourceShortage` and `DiskFailed`.
     """
     header = SegmentHeader(
         purpose=Purpose.STAGES,
@@ -76,25 +76,32 @@ class _Place(NamedTuple):
 class StagesFile:
     """A file that `write_stages` made, open for reading. One thread's own."""
 
+    busy = False
+
     def __init__(
         self, fs: FileSystem, folder: str, group: GroupId, info: StagesInfo, *, prefix: str = ""
     ) -> None:
         """Opens the file and reads all frames' headers; `prefix` goes before the name that it has
         now. Raises `CorruptFile`: missing, damaged, or not the file that the manifest means."""
-        path = f"{folder}/{prefix}{info.name}"
-        try:
-            self._file: File = fs.open(path, create=False)
-        except FileNotFoundError:
-            raise CorruptFile(file=fs.location(path), position=0, problem="it is missing") from None
-        header = read_segment_header(self._file, purpose=Purpose.STAGES, group=group)
+        self._fs = fs
+        self._path = f"{folder}/{prefix}{info.name}"
+        self._file: File | None = None
         self._places: dict[int, _Place] = {}
-        walk = FrameWalk(self._file, header, stop=info.byte_count)
+        try:
+            self._read_places(group, info)
+        except RaftlogError:
+            self.close()
+            raise
+
+    def _read_places(self, group: GroupId, info: StagesInfo) -> None:
+        file = self.opened()
+        header = read_segment_header(file, purpose=Purpose.STAGES, group=group)
+        walk = FrameWalk(file, header, stop=info.byte_count)
         for placed in walk:
             frame = placed.header
             if frame.kind not in _KINDS:
-                self._file.close()
                 problem = f"the kind of its frame is {frame.kind}"
-                raise CorruptFile(file=self._file.path, position=placed.position, problem=problem)
+                raise CorruptFile(file=file.path, position=placed.position, problem=problem)
             self._places[frame.index] = _Place(
                 EntryFrame(
                     entry_index=frame.index,
@@ -108,9 +115,8 @@ class StagesFile:
                 EntryKind(frame.kind),
             )
         if (walk.end, walk.chain) != (info.byte_count, info.chain):
-            self._file.close()
             problem = f"its frames end there and not at {info.byte_count}, or are others"
-            raise CorruptFile(file=self._file.path, position=walk.end, problem=problem)
+            raise CorruptFile(file=file.path, position=walk.end, problem=problem)
 
     def __contains__(self, index: int) -> bool:
         return index in self._places
@@ -118,7 +124,7 @@ class StagesFile:
     def command(self, index: int) -> tuple[Term, EntryKind, bytes]:
         """The entry without its body; see `GroupLog.command`."""
         place = self._places[index]
-        return place.term, place.kind, read_command(self._file, place.frame)
+        return place.term, place.kind, read_command(self.opened(), place.frame)
 
     def body_slices(self, index: int, slices: Sequence[tuple[int, int]]) -> list[bytes]:
         """Raw bytes of the entry's body; see `GroupLog.body_slices`."""
@@ -127,24 +133,38 @@ class StagesFile:
         for position, length in slices:
             assert 0 <= position <= position + length <= frame.body_length, "exceeds the body"
             start = FRAME_HEADER_BYTES + frame.command_length + position
-            found.append(read_in_frame(self._file, frame, start, length))
+            found.append(read_in_frame(self.opened(), frame, start, length))
         return found
 
     def entry(self, index: LogIndex) -> Entry:
         """The whole entry; the CRCs of command and body are checked. Raises `CorruptFile`."""
         place = self._places[index]
-        return Entry(index, place.term, place.kind, read_payload(self._file, place.frame))
+        return Entry(index, place.term, place.kind, read_payload(self.opened(), place.frame))
 
     def check_entry(self, index: int) -> None:
         """Check the CRCs of the entry's command and body. Raises `CorruptFile`."""
-        read_payload(self._file, self._places[index].frame)
+        read_payload(self.opened(), self._places[index].frame)
 
     def check(self) -> Iterator[int]:
         """Check the CRCs of all commands and bodies, one entry at a time; yields the bytes of each.
         Raises `CorruptFile`."""
         for place in self._places.values():
-            read_payload(self._file, place.frame)
+            read_payload(self.opened(), place.frame)
             yield place.frame.command_length + place.frame.body_length
 
+    def opened(self) -> File:
+        """The file, opened unless it is open. Raises `CorruptFile` if it is missing."""
+        if self._file is None:
+            try:
+                self._file = self._fs.open(self._path, create=False)
+            except FileNotFoundError:
+                raise CorruptFile(
+                    file=self._fs.location(self._path), position=0, problem="it is missing"
+                ) from None
+        return self._file
+
     def close(self) -> None:
-        self._file.close()
+        """Close the file. The next use opens it again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

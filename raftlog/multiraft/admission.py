@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from raftlog.core.types import NodeId, Payload
-from raftlog.errors import DiskFull, Overloaded
+from raftlog.errors import DiskFull, Overloaded, ResourceShortage
 from raftlog.multiraft.compaction import Compactions
 from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.full_disks import FullDisks
@@ -39,8 +41,8 @@ class Admission:
         self._bytes -= payload.size
 
     def check(self, local: LocalReplica, payload: Payload, *, grows: bool) -> None:
-        """Raises `DiskFull` or `Overloaded` if this must not be proposed now. `grows`: it adds to
-        what the group holds, also without a body."""
+        """Raises `ResourceShortage` or `Overloaded` if this must not be proposed now. `grows`: it
+        adds to what the group holds, also without a body."""
         if self._bytes and self._bytes + payload.size > self._bytes_max:
             raise Overloaded(queue="server.request_bytes_max", limit=self._bytes_max)
         if payload.body:
@@ -51,7 +53,8 @@ class Admission:
             self._check_backlog(local)
 
     def check_takes_more(self, local: LocalReplica) -> None:
-        """Raises `DiskFull` or `Overloaded` if the group, led here, must not be given more now."""
+        """Raises `ResourceShortage` or `Overloaded` if the group, led here, must not be given more
+        now."""
         if (full := self._disk.full(local.group, has_body=True)) is not None:
             raise self.own(full)
         if hindering := self.full_disks.hindering(local.raft.membership):
@@ -63,6 +66,6 @@ class Admission:
         if (overload := self._compactions.overload(local)) is not None:
             raise overload
 
-    def own(self, full: DiskFull) -> DiskFull:
+    def own(self, short: ResourceShortage) -> ResourceShortage:
         """The error as a client is told it: it names the node."""
-        return DiskFull(file=full.file, node=f"node {self._node}")
+        return replace(short, node=f"node {self._node}")

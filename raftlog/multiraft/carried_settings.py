@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 from raftlog.core.ready import Role
 from raftlog.core.types import Payload
-from raftlog.errors import DiskFull, Overloaded
+from raftlog.errors import Overloaded, ResourceShortage
 from raftlog.machines.commands import Configure, SetSchema, TopicInfo
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.topic import TopicMachine
@@ -33,7 +33,7 @@ def carry_settings(
                 continue
             try:
                 propose(local, local.payload(command))
-            except (Overloaded, DiskFull):
+            except (Overloaded, ResourceShortage):
                 return  # writes go first; it is tried again
             match command:
                 case Configure():

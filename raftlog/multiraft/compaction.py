@@ -19,7 +19,7 @@ from typing import NamedTuple
 from raftlog.comparison import Trust
 from raftlog.core.ready import Role
 from raftlog.core.types import GroupId, LogIndex, Payload
-from raftlog.errors import CorruptFile, DiskFull, FileTooLarge, Overloaded, RaftlogError
+from raftlog.errors import CorruptFile, FileTooLarge, Overloaded, RaftlogError, ResourceShortage
 from raftlog.image.job import CompactionJob, Reply
 from raftlog.image.manifest import SMALL_FILE_BYTES, Image
 from raftlog.machines.commands import SnapshotPoint
@@ -293,7 +293,7 @@ class Compactions:
         command = SnapshotPoint(keep_from=keep_from)
         try:
             self._propose(local, local.payload(command))
-        except (Overloaded, DiskFull):
+        except (Overloaded, ResourceShortage):
             return  # writes go first; it is tried again
         local.point_proposed, local.point_keeps_from = (raft.term, since.point), keep_from
 

@@ -1,7 +1,8 @@
 """A node's writes and jobs on its disk, again once there is room, and whether the disk keeps up.
 
 A write that finds no room waits and is tried again (`LogWrite.run` says why that is safe). So is a
-job. Any other failure ends the node in the host loop and never comes back here.
+job, and what gets no open file or memory. Any other failure ends the node in the host loop and
+never comes back here.
 
 A reserve is kept for a full disk (`raftlog.storage.reserve`). The first write without room frees
 it. From then on the node accepts no records from clients. What it had accepted, and what leaders
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from raftlog.core.types import GroupId
-from raftlog.errors import DiskFull
+from raftlog.errors import DiskFull, LimitReached, ResourceShortage, shortage_of
 from raftlog.multiraft.disk_watch import DiskWatch
 from raftlog.multiraft.effects import DiskChanged, Effects
 from raftlog.storage.reserve import Reserve
@@ -29,7 +30,7 @@ Owner = GroupId | None
 """Whose write: a group's log, or (None) the journal of hard states."""
 
 
-NoRoom = Callable[[DiskFull], bool]
+NoRoom = Callable[[ResourceShortage], bool]
 """Told each time that a write finds no room: should it wait for some?"""
 
 
@@ -59,11 +60,14 @@ class NodeDisk:
         self._full_ticks = full_ticks
         self._ticks = 0
         self._without_room: dict[Owner, _Write] = {}
-        self._full: dict[Owner, DiskFull] = {}
+        self._short: dict[Owner, ResourceShortage] = {}
+        """What each owner's write waits for."""
+        self._unplanned: dict[Owner, Callable[[], None]] = {}
+        """Of those whose files could not be opened: how to go on."""
         self._jobs: deque[_Job] = deque()
-        self._jobs_without_room: list[_Job] = []
-        self._jobs_full: dict[_Job, DiskFull] = {}
-        """What found no room last of each job that has met a full disk and is not done."""
+        self._waiting_jobs: list[_Job] = []
+        self._jobs_short: dict[_Job, ResourceShortage] = {}
+        """What each job that is not done was short of last."""
         self._job_running = False
         self._reserve = reserve
         self._reserve_made = False
@@ -71,7 +75,7 @@ class NodeDisk:
         """What found no room, while the reserve is free because of it."""
         self._reserve_asked = False
         self._stopped = False
-        self.told = DiskChanged(keeps_up=True, full=None)
+        self.told = DiskChanged(keeps_up=True, full=None, limit=None)
         """What was last told; it changes only at ticks."""
 
     @property
@@ -79,11 +83,11 @@ class NodeDisk:
         """Whether this node should lead: writes end in time, and there is room for them."""
         return self.told.keeps_up
 
-    def full(self, owner: Owner, *, has_body: bool) -> DiskFull | None:
+    def full(self, owner: Owner, *, has_body: bool) -> ResourceShortage | None:
         """Why the owner must not be given more to write. What has no body may still be: there is
         room for it in the reserve."""
         if self._freed_for is None:
-            return self._full.get(owner)
+            return self._short.get(owner)
         return self._freed_for if has_body else None
 
     @property
@@ -101,13 +105,16 @@ class NodeDisk:
             self._keep_reserve()
             self._try_again()
         before = self.told
-        full = next(iter((*self._full.values(), *self._jobs_full.values())), self._freed_for)
-        keeps_up = full is None and self._watch.keeps_up
-        if keeps_up is before.keeps_up and (full is None) is (before.full is None):
+        short = (*self._short.values(), *self._jobs_short.values())
+        full = next((each for each in short if isinstance(each, DiskFull)), self._freed_for)
+        limit = next((each for each in short if isinstance(each, LimitReached)), None)
+        keeps_up = full is None and limit is None and self._watch.keeps_up
+        now = DiskChanged(keeps_up=keeps_up, full=full, limit=limit)
+        if _kind(now) == _kind(before):
             return False
-        self.told = DiskChanged(keeps_up=keeps_up, full=full)
+        self.told = now
         self._effects.tell(self.told)
-        return keeps_up is not before.keeps_up
+        return now.keeps_up is not before.keeps_up
 
     def stop(self) -> None:
         """Start no write or job from now on; those in flight end as usual."""
@@ -128,14 +135,20 @@ class NodeDisk:
         It is called without the write being done where `no_room` answered not to wait; see also
         `give_up`. An owner has one write at a time.
         """
-        assert owner not in self._full, "one write at a time"
+        assert owner not in self._without_room, "one write at a time"
         self._run(owner, _Write(write, ended, no_room))
+
+    def wait(self, owner: Owner, short: ResourceShortage, again: Callable[[], None]) -> None:
+        """A file of the owner could not be opened, to plan a write or to read: call `again` when it
+        is time to try that again."""
+        self._short[owner] = short
+        self._unplanned[owner] = again
 
     def give_up(self, owner: Owner) -> None:
         """A write that waits for room is not wanted any more. Nothing if none waits."""
         waiting = self._without_room.pop(owner, None)
         if waiting is not None:
-            del self._full[owner]
+            self._short.pop(owner, None)
             waiting.ended()
 
     def _run(self, owner: Owner, asked: _Write) -> None:
@@ -144,13 +157,14 @@ class NodeDisk:
 
         def ran() -> None:
             self._watch.ended(number)
-            full = asked.write.full
-            if full is not None and asked.no_room(full):
-                self._full[owner] = full
+            short = asked.write.short
+            if short is not None and asked.no_room(short):
+                self._short[owner] = short
                 self._without_room[owner] = asked
-                self._free_reserve(full)
+                if isinstance(short, DiskFull):
+                    self._free_reserve(short)
             else:
-                self._full.pop(owner, None)
+                self._short.pop(owner, None)
                 asked.ended()
 
         self._effects.run_write(asked.write, ran)
@@ -175,7 +189,7 @@ class NodeDisk:
         disk may find there the one of its last run."""
         if self._reserve_made or self._reserve_asked or not self._reserve.byte_count:
             return
-        if self._full and self._freed_for is not None:
+        if self._short and self._freed_for is not None:
             return  # what waits goes first
         self._reserve_asked = True
 
@@ -188,12 +202,16 @@ class NodeDisk:
         self.queue_job(self._reserve.make, made)
 
     def _try_again(self) -> None:
-        """Run what waits for room."""
+        """Run what waits for room, or for an open file or memory."""
+        unplanned, self._unplanned = self._unplanned, {}
+        for owner, again in unplanned.items():
+            self._short.pop(owner, None)
+            again()
         waiting, self._without_room = self._without_room, {}
         for owner, write in waiting.items():
             self._run(owner, write)
-        self._jobs.extend(self._jobs_without_room)
-        self._jobs_without_room.clear()
+        self._jobs.extend(self._waiting_jobs)
+        self._waiting_jobs.clear()
         self._start_job()
 
     # ------------------------------------------------------------ jobs
@@ -226,18 +244,23 @@ class NodeDisk:
         def work_or_full() -> Any:
             try:
                 return job.work()
-            except DiskFull as error:
-                return error
+            except (ResourceShortage, MemoryError) as error:
+                return shortage_of(error, "a file of the node")
 
         def ran(value: Any) -> None:
             self._job_running = False
-            if isinstance(value, DiskFull):
+            if isinstance(value, ResourceShortage):
                 # A removal behind it may be what makes room.
-                self._jobs_without_room.append(job)
-                self._jobs_full[job] = value
+                self._waiting_jobs.append(job)
+                self._jobs_short[job] = value
             else:
-                self._jobs_full.pop(job, None)
+                self._jobs_short.pop(job, None)
                 job.done(value)
             self._start_job()
 
         self._effects.run_job(work_or_full, ran)
+
+
+def _kind(told: DiskChanged) -> tuple[bool, bool, bool]:
+    """What must differ to be told again."""
+    return told.keeps_up, told.full is None, told.limit is None

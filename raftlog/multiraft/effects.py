@@ -14,7 +14,7 @@ from raftlog.comparison import Trust
 from raftlog.core.messages import PeerMessage
 from raftlog.core.ready import SoftState
 from raftlog.core.types import GroupId, LogIndex, NodeId, Offset
-from raftlog.errors import AcknowledgedEntriesLost, DiskFull, PeerProtocolViolation
+from raftlog.errors import AcknowledgedEntriesLost, DiskFull, LimitReached, PeerProtocolViolation
 from raftlog.image.job import CompactionJob, Reply
 from raftlog.machines.commands import ReportPlacement, TopicInfo
 from raftlog.machines.group_info import CreatedInfo, GroupInfo
@@ -81,13 +81,15 @@ class TornTailTruncated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskChanged:
-    """The disk keeps up, or is slow or full: then others lead where they can.
+    """The disk keeps up, or is slow or full, or the process has reached a limit: then others lead
+    where they can.
 
-    `full` names what finds no room.
+    `full` names what finds no room, `limit` what waits for an open file or memory.
     """
 
     keeps_up: bool
     full: DiskFull | None
+    limit: LimitReached | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ from raftlog.core.types import (
     RaftTiming,
     Term,
 )
-from raftlog.errors import CorruptFile, DiskFull, FormatUnsupported
+from raftlog.errors import CorruptFile, FormatUnsupported, ResourceShortage
 from raftlog.founders import Founder
 from raftlog.image.group_manifest import info_from_manifest, manifest_of
 from raftlog.image.incoming import Incoming, discard_received, install, publish
@@ -56,6 +56,7 @@ from raftlog.storage.hard_state import JOURNAL_NAME
 from raftlog.storage.last_entry import last_entry
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
+from raftlog.storage.open_files import OpenFiles
 from raftlog.storage.payload_cache import PayloadCache
 from raftlog.storage.prefix import Base, PrefixRemoval
 from raftlog.storage.reserve import Reserve
@@ -108,6 +109,7 @@ class GroupStore:
         timing: RaftTiming,
         log_limits: LogLimits,
         random: Random,
+        open_files_max: int = 1_000_000,
         tell: Callable[
             [TornTailTruncated | DamagePassedOver | GroupQuarantined | GroupRefilling], None
         ],
@@ -121,6 +123,8 @@ class GroupStore:
         self._timing = timing
         self._log_limits = log_limits
         self._cache = PayloadCache(log_limits.payload_cache_bytes_max)
+        self.open_files = OpenFiles(open_files_max)
+        """What the logs and images of all groups keep open."""
         self._random = random
         self._tell = tell
         self._log_type = log_type
@@ -246,7 +250,9 @@ class GroupStore:
                 agreed_mark=files.image.agreed_mark,
             ),
         )
-        image = OpenImage(self._folder.fs, self.folder_of(group), group, files.image)
+        image = OpenImage(
+            self._folder.fs, self.folder_of(group), group, files.image, self.open_files
+        )
         return OpenedGroup(replica, info, image, files.outvoted)
 
     def mend_copies(self, info: GroupInfo) -> bool:
@@ -258,7 +264,7 @@ class GroupStore:
             image = read_image(fs, folder).image
             if image.generation:
                 write_image(fs, folder, image)
-        except (CorruptFile, FormatUnsupported, DiskFull):
+        except (CorruptFile, FormatUnsupported, ResourceShortage):
             return False
         return True
 
@@ -280,7 +286,7 @@ class GroupStore:
         return {GroupId(group): int(ended_us) for group, ended_us in rows}
 
     def note_scrubs(self, times: Mapping[GroupId, int]) -> None:
-        """Keep what `scrub_times` gives. Raises `DiskFull`: then it may be called again."""
+        """Keep what `scrub_times` gives. Raises `ResourceShortage`: then it may be called again."""
         text = json.dumps(sorted(times.items())).encode()
         write_checked(self._folder.fs, SCRUBS_NAME, TEXT, [text])
         self.set_aside = self._folder.set_aside_folders()
@@ -311,7 +317,7 @@ class GroupStore:
         """Make the image the group's; durable when this returns. Its files are durable already;
         those in `received` came from another node, and get their names.
 
-        Raises `DiskFull`: then it may be called again.
+        Raises `ResourceShortage`: then it may be called again.
         """
         publish(self._folder.fs, self.folder_of(group), image, received)
 
@@ -330,7 +336,8 @@ class GroupStore:
         it. Durable when this returns. Returns the damage if what was checked on arrival cannot be
         read back.
 
-        The former log and image must be closed. Raises `DiskFull`: then it may be called again.
+        The former log and image must be closed. Raises `ResourceShortage`: then it may be called
+        again.
         """
         install(self._folder.fs, self.folder_of(info.group), info.group, image)
         return self._open_again(info)
@@ -342,7 +349,8 @@ class GroupStore:
         the group. The log stays. Durable when this returns, and counted before it begins. Returns
         damage as `install` does.
 
-        The former log and image must be closed. Raises `DiskFull`: then it may be called again.
+        The former log and image must be closed. Raises `ResourceShortage`: then it may be called
+        again.
         """
         fs, folder = self._folder.fs, self.folder_of(info.group)
         former = read_outvoted(fs, folder)
@@ -359,7 +367,7 @@ class GroupStore:
             return damage
 
     def note_outvoted(self, group: GroupId, value: Outvoted) -> None:
-        """Durable when this returns. Raises `DiskFull`: then it may be called again."""
+        """Durable when this returns. Raises `ResourceShortage`: then it may be called again."""
         write_outvoted(self._folder.fs, self.folder_of(group), value)
 
     def drop_files(self, group: GroupId, removal: PrefixRemoval, obsolete: Iterable[str]) -> None:
@@ -379,9 +387,9 @@ class GroupStore:
     def remove(self, group: GroupId, controller_index: LogIndex) -> None:
         """Drop the files of a group that the controller's log deleted up to that index.
 
-        None of them is open. Raises `DiskFull` where there is no room even for the note; then it
-        may be called again. The hard state goes after them: a crash in between leaves one that
-        nobody asks for.
+        None of them is open. Raises `ResourceShortage`, such as where there is no room even for the
+        note; then it may be called again. The hard state goes after them: a crash in between leaves
+        one that nobody asks for.
         """
         self._folder.note_deletions(controller_index)
         self._folder.remove_group(group)
@@ -410,7 +418,7 @@ class GroupStore:
                 # end its replica of the controller: it must have another log before it begins.
                 for index in range(files.applied_index + 1, log.last_index + 1):
                     log.command(index)
-        except CorruptFile:
+        except (CorruptFile, ResourceShortage):
             log.abandon()
             raise
         if damaged is not None:
@@ -418,6 +426,7 @@ class GroupStore:
             write_image(fs, folder, image)
         for path in leftovers(fs, folder, image):
             fs.remove(path)
+        log.join(self.open_files)
         return files
 
     def _at_snapshot(self, info: GroupInfo, log: GroupLog, image: Image) -> GroupFiles:

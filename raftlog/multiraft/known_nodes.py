@@ -59,6 +59,7 @@ class KnownNodes(Mapping[NodeId, str]):
         applied, or truncated."""
         self._logged = ClusterNodes.restore(*known.state(), ControllerLimits().nodes_max)
         self._retired_at.clear()
+        self.read_until = LastEntry(Term(0), NO_INDEX)
 
     def read_log(self, commands: Iterable[tuple[LogIndex, Command]], last: LastEntry) -> None:
         """What the controller's log holds beyond what was read of it and what its machine has

@@ -42,11 +42,11 @@ from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Payload, RaftT
 from raftlog.errors import (
     AcknowledgedEntriesLost,
     CorruptFile,
-    DiskFull,
     LogFromNewerVersion,
     NodeRemoved,
     PeerProtocolViolation,
     RaftlogError,
+    ResourceShortage,
 )
 from raftlog.machines.outcomes import Outcome
 from raftlog.multiraft.admission import Admission
@@ -56,6 +56,7 @@ from raftlog.multiraft.catch_up_budget import CatchUpBudget
 from raftlog.multiraft.clocks import VoterClocks
 from raftlog.multiraft.compaction import CompactionLimits, Compactions
 from raftlog.multiraft.disk import NodeDisk
+from raftlog.multiraft.disk_writers import JournalWriter, LogWriter
 from raftlog.multiraft.duties import LeaderDuties
 from raftlog.multiraft.effects import (
     DiskChanged,
@@ -67,7 +68,6 @@ from raftlog.multiraft.effects import (
 from raftlog.multiraft.groups import GroupStore, OpenedGroup, Quarantine
 from raftlog.multiraft.image_exchange import ImageExchange
 from raftlog.multiraft.image_fetch import ImageLimits
-from raftlog.multiraft.journal_writer import JournalWriter
 from raftlog.multiraft.leader_moves import LeaderMoves
 from raftlog.multiraft.limits import MultiRaftLimits
 from raftlog.multiraft.local_replica import LocalReplica, ReadReply, WriteReply, compared_events
@@ -149,9 +149,9 @@ class MultiRaft:
         self._catch_up = CatchUp(effects, self.catch_up_budget, self._files_released, self._unfit)
         self.images = self._new_images(store, limits.images)
         self._compactions = self._new_compactions(store, limits.compaction)
-        self.admission = Admission(
-            node, self._disk, self._compactions, bytes_max=limits.request_bytes_max
-        )
+        bytes_max = limits.request_bytes_max
+        self.admission = Admission(node, self._disk, self._compactions, bytes_max=bytes_max)
+        self._logs = LogWriter(self.replicas, self._disk, self.admission, self.mark_dirty)
         self.repairs = self._new_repairs(store)
         self._rebuilds = self._new_rebuilds(store)
         self.scrubs = self._new_scrubs(store, limits.scrubs)
@@ -358,7 +358,7 @@ class MultiRaft:
             state = output.soft_state
             self._effects.tell(LeadershipChanged(group=local.group, info=local.info, state=state))
             self._duties.propose_due([local])
-        self._write_log(local)
+        self._logs.write(local)
 
     def _apply(self, local: LocalReplica, budget: Budget) -> None:
         rules = local.machine.rules
@@ -368,6 +368,9 @@ class MultiRaft:
             if local.group == CONTROLLER_GROUP:
                 raise
             self.replicas.quarantine(local, damage)
+            return
+        except ResourceShortage as short:
+            self._disk.wait(local.group, short, lambda: self.mark_dirty(local.group))
             return
         except LogFromNewerVersion:
             # Nothing later is done here, in no group, while the host loop ends the process.
@@ -426,31 +429,6 @@ class MultiRaft:
             if any(isinstance(message, VoteReply) for message in batch):
                 batch.insert(0, self._heartbeat(peer))  # who is elected knows a majority's clocks
             self._effects.send(peer, batch)
-
-    def _write_log(self, local: LocalReplica) -> None:
-        if local.writing or local.mending:
-            return
-        write = local.replica.take_write()
-        if write is None:
-            return
-        local.writing = True
-
-        def ended() -> None:
-            local.writing = False
-            local.idle_ticks = 0
-            if write.done:
-                local.replica.written(write)
-            if local.group in self.replicas:
-                self.mark_dirty(local.group)
-            else:
-                self.replicas.let_go(local)
-
-        def no_room(full: DiskFull) -> bool:
-            local.abandon_writes(self.admission.own(full))
-            # What a deleted topic had to write is not waited for: its end may make room.
-            return local.group in self.replicas
-
-        self._disk.run(local.group, write, ended, no_room=no_room)
 
     def _installed(self, local: LocalReplica) -> None:
         """The replica stands at another node's image now."""
@@ -648,10 +626,11 @@ class MultiRaft:
     ) -> None:
         """Give a command its place in the log; reply with what applying it comes to.
 
-        `grows`: it adds to what the group holds. Raises `NotLeader`, `Overloaded`, `DiskFull`,
-        `TopicRecreated`: nothing was written and `reply` is never called. It may be called with
-        `NoQuorum`, `DiskFull` or `TopicRecreated`: the command may be written, or may yet be. While
-        the leader hands its role over, a proposal waits, and what is raised may be the reply.
+        `grows`: it adds to what the group holds. Raises `NotLeader`, `Overloaded`,
+        `ResourceShortage`, `TopicRecreated`: nothing was written and `reply` is never called. It
+        may be called with `NoQuorum`, `ResourceShortage` or `TopicRecreated`: the command may be
+        written, or may yet be. While the leader hands its role over, a proposal waits, and what is
+        raised may be the reply.
         """
         self.replicas.check_here(local)
         if local.raft.role is Role.LEADER:

@@ -25,6 +25,7 @@ from raftlog.errors import (
     PeerProtocolViolation,
     RaftlogError,
     ReplicaQuarantined,
+    ResourceShortage,
     TopicRecreated,
 )
 from raftlog.machines.commands import TopicInfo
@@ -224,6 +225,8 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
             self.nodes.read_log(replica.logged_commands(after), last)
         except LogFromNewerVersion:
             return  # raised again when that entry is to be applied
+        except ResourceShortage:
+            self.nodes.forget_log(self.controller.nodes)  # the next look reads all of it again
 
     def info_of(self, group: GroupId) -> GroupInfo | None:
         """What the group is: by the controller's log as far as it is applied here, else by the

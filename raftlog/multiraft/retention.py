@@ -19,7 +19,7 @@ from raftlog.comparison import Trust
 from raftlog.core.membership import Membership
 from raftlog.core.ready import Role
 from raftlog.core.types import Offset, Payload
-from raftlog.errors import CorruptFile, DiskFull, Overloaded
+from raftlog.errors import CorruptFile, Overloaded, ResourceShortage
 from raftlog.machines.commands import Trim
 from raftlog.machines.kv_commands import KeyValue
 from raftlog.machines.settings import (
@@ -67,7 +67,7 @@ class Retention:
         effects: Effects,
         damaged: Callable[[LocalReplica, CorruptFile], None],
     ) -> None:
-        """`propose` raises `Overloaded` and `DiskFull`."""
+        """`propose` raises `Overloaded` and `ResourceShortage`."""
         self._groups = groups
         self._clock = clock
         self._propose = propose
@@ -100,6 +100,8 @@ class Retention:
             except CorruptFile as error:
                 self._tell_damage(due.local, error)
                 continue
+            except ResourceShortage:
+                continue  # the next look reads it
             if not self._trim(due.local, offset):
                 return
 
@@ -126,6 +128,8 @@ class Retention:
         except CorruptFile as error:
             self._tell_damage(local, error)
             return None
+        except ResourceShortage:
+            return None  # the next look reads it
         return _Due(local, kept, now_us) if kept > machine.log_start_offset else None
 
     def _kept_for_readers(self, due: _Due, positions: Sequence[KeyValue] | None) -> Offset:
@@ -147,7 +151,7 @@ class Retention:
         if offset > local.topic_machine.log_start_offset:
             try:
                 self._propose(local, local.payload(Trim(offset=offset)))
-            except (Overloaded, DiskFull):
+            except (Overloaded, ResourceShortage):
                 return False  # writes go first; it is tried again
         return True
 

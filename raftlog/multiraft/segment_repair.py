@@ -16,7 +16,7 @@ from typing import NamedTuple
 from raftlog.checksum import crc32c
 from raftlog.core.messages import EntryReply, EntryRequest
 from raftlog.core.types import EMPTY_PAYLOAD, Entry, LogIndex, NodeId, Payload
-from raftlog.errors import CorruptFile, DiskFull
+from raftlog.errors import CorruptFile, ResourceShortage
 from raftlog.multiraft.catch_up_budget import CatchUpBudget
 from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.effects import Effects
@@ -222,7 +222,7 @@ class SegmentRepairs:
         def work() -> Examined | None:
             try:
                 return rewrite(fs, plan, given)
-            except DiskFull:
+            except ResourceShortage:
                 return None  # what is there stays; the log's own writes need the room
 
         self._disk.queue_job(work, lambda found: self._written(mend, plan, found))

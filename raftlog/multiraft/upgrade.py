@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from raftlog.core.ready import Role
 from raftlog.core.types import NodeId, Payload
-from raftlog.errors import DiskFull, Overloaded
+from raftlog.errors import Overloaded, ResourceShortage
 from raftlog.machines.commands import Rules
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.rules import RULES_LATEST
@@ -32,7 +32,7 @@ def raise_rules(
             continue
         try:
             propose(local, local.payload(Rules(version=version)))
-        except (Overloaded, DiskFull):
+        except (Overloaded, ResourceShortage):
             return  # writes go first; it is tried again
         local.rules_proposed = (raft.term, version)
 

@@ -6,9 +6,10 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
-from raftlog.errors import CompactorKilled, DiskFailed, Internal
+from raftlog.errors import CompactorKilled, DiskFailed, Internal, shortage_of
 from raftlog.image.job import IDLE_EXIT, CompactionJob, Reply, decode_reply, encode_job
 
 COMPACTION_PROGRAM = "raftlog.compaction.worker"
@@ -29,9 +30,14 @@ class Compactor:
 
         Raises `DiskFailed` if a sync of the process failed: the node must end as well.
         """
-        line, code = self._ask(job)
-        if code == IDLE_EXIT:
-            line, code = self._ask(job)  # it was idle for long, and ended when the job came
+        try:
+            line, code = self._ask(job)
+            if code == IDLE_EXIT:
+                line, code = self._ask(job)  # it was idle for long, and ended when the job came
+        except (OSError, MemoryError, RuntimeError) as error:
+            if (shortage := shortage_of(error, "the compaction process")) is None:
+                raise
+            return shortage
         if code is not None and code < 0:
             return CompactorKilled(signal=_signal_name(-code))
         if code is not None:
@@ -62,7 +68,9 @@ class Compactor:
     def _start(self) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         # One that ends while idle does not stay behind as a zombie until the next job.
-        threading.Thread(target=process.wait, name="compaction-ends", daemon=True).start()
+        waits = threading.Thread(target=process.wait, name="compaction-ends", daemon=True)
+        with suppress(RuntimeError):  # no more threads: then it does stay behind
+            waits.start()
         return process
 
     def abandon(self) -> None:

@@ -13,7 +13,11 @@ from raftlog.comparison import Trust
 from raftlog.core.messages import PeerMessage
 from raftlog.core.ready import Role
 from raftlog.core.types import NodeId
-from raftlog.errors import AcknowledgedEntriesLost, DiskFull
+from raftlog.errors import (
+    AcknowledgedEntriesLost,
+    ResourceShortage,
+    shortage_of,
+)
 from raftlog.image.job import CompactionJob, Reply
 from raftlog.machines.commands import ReportPlacement
 from raftlog.machines.group_info import label_of
@@ -70,6 +74,10 @@ _OF_HISTORIES = {
     Trust.DISPUTED: "the replicas' histories differ and none has a majority: these records are not "
     "served; start all nodes",
 }
+
+_READ_AGAIN_S = 1.0
+"""When a read is tried again for which the process had reached a limit. No setting: what waits for
+it asks again after a longer time."""
 
 log = structlog.get_logger(__name__)
 
@@ -151,7 +159,22 @@ class LoopEffects:
         return link.queued_bytes if link is not None else 0
 
     def run_read(self, read: BackgroundRead, ran: Callable[[], None]) -> None:
-        self._readers.run(read.run, lambda _: ran())
+        """One that gets no open file or no memory is tried again."""
+
+        def work() -> ResourceShortage | None:
+            try:
+                read.run()
+            except (ResourceShortage, MemoryError) as error:
+                return shortage_of(error, "a file of the node")
+            return None
+
+        def done(short: ResourceShortage | None) -> None:
+            if short is None:
+                ran()
+            else:
+                self._loop.call_later(_READ_AGAIN_S, self.run_read, read, ran)
+
+        self._readers.run(work, done)
 
     def run_write(self, write: LogWrite, ran: Callable[[], None]) -> None:
         def done(_: object) -> None:
@@ -230,14 +253,25 @@ class LoopEffects:
                 _tell_repair(event)
             case ImageInstalled() | ImageRefused():
                 _tell_image(event)
-            case DiskChanged(full=DiskFull() as full):
-                log.error("the disk is full: writes wait or are refused", cause=full.cause)
-            case DiskChanged(keeps_up=False):
-                log.warning("the disk is slow: others lead where they can")
             case DiskChanged():
-                log.info("the disk keeps up")
+                _tell_disk(event)
             case _:
                 assert_never(event)
+
+
+def _tell_disk(event: DiskChanged) -> None:
+    if event.full is not None:
+        log.error("the disk is full: writes wait or are refused", cause=event.full.cause)
+    elif event.limit is not None:
+        log.error(
+            "the node has reached a limit: what needs more waits or is rejected",
+            cause=event.limit.cause,
+            remedy=event.limit.remedy,
+        )
+    elif not event.keeps_up:
+        log.warning("the disk is slow: others lead where they can")
+    else:
+        log.info("the disk keeps up")
 
 
 def _tell_refused(event: PeerMessagesRefused) -> None:

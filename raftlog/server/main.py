@@ -7,7 +7,6 @@ import errno
 import faulthandler
 import logging
 import os
-import resource
 import signal
 import sys
 import uuid
@@ -30,11 +29,12 @@ from raftlog.core.types import NodeId
 from raftlog.crash_dumps import set_core_dumps
 from raftlog.errors import (
     DiskFailed,
-    DiskFull,
     ExitCode,
     NodeRefused,
     Overloaded,
     RaftlogError,
+    ResourceShortage,
+    shortage_of,
 )
 from raftlog.machines.topic import TopicMachine
 from raftlog.metrics.port import MetricsPort
@@ -47,6 +47,7 @@ from raftlog.server.leases import expiry_due
 from raftlog.server.memory import collect_seldom, keep_freed_memory
 from raftlog.server.meters import Meters
 from raftlog.server.node import Node
+from raftlog.server.open_file_limit import allow_open_files
 from raftlog.server.ports import Health, asks_callers, listeners_of
 from raftlog.server.registration import register
 from raftlog.server.rights import Rights
@@ -92,8 +93,8 @@ def run_node(
     set_core_dumps(wanted=settings.server.core_dumps)
     keep_freed_memory()
     collect_seldom()
-    _allow_open_files()
     log_to_stderr(settings.server.log_level)
+    allow_open_files()
     folder = DataFolder.open(
         fs if fs is not None else PosixFileSystem(data),
         cluster_id=cluster_id,
@@ -266,7 +267,8 @@ async def _watch_leases(node: Node) -> None:
             command = expiry_due(machine, leases, node.now_us(local))
             if command is None:
                 continue
-            with suppress(Overloaded, DiskFull):  # writes go first; the next check finds it again
+            # Writes go first; the next check finds it again.
+            with suppress(Overloaded, ResourceShortage):
                 node.multiraft.propose(local, local.payload(command), lambda _: None)
 
 
@@ -296,6 +298,7 @@ def _die(error: BaseException) -> None:
     tried again.
     """
     code = ExitCode.FAILED
+    error = shortage_of(error, "a part of the node") or error
     if isinstance(error, RaftlogError):
         code = error.exit_code
         log.critical("the node exits", cause=error.cause, remedy=error.remedy)
@@ -303,12 +306,6 @@ def _die(error: BaseException) -> None:
         log.critical("the node exits: a defect of raftlog", exc_info=error)
     sys.stderr.flush()
     os._exit(code)
-
-
-def _allow_open_files() -> None:
-    """As many as this process may have: every log segment in use is one, every connection too."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _hide_secrets(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> dict[str, Any]:

@@ -62,6 +62,7 @@ from raftlog.server.compactor import Compactor
 from raftlog.server.leader_calls import ask_leader
 from raftlog.server.loop_effects import LoopEffects
 from raftlog.server.node_links import NodeLinks
+from raftlog.server.open_file_limit import share_of_open_files
 from raftlog.server.peer_routes import parse_routes
 from raftlog.server.refused import accepted
 from raftlog.server.traces import Traces
@@ -139,6 +140,7 @@ class Node:
             timing=timing,
             log_limits=_log_limits(settings.storage),
             random=chance,
+            open_files_max=share_of_open_files(),
             tell=self._told_by_store,
         )
         self.multiraft = MultiRaft(
@@ -513,14 +515,14 @@ class Node:
     def _decided(self, decide: Callable[[], None]) -> None:
         """Let a replica decide for a call. Raises `NotLeader` with the leader's address.
 
-        An assertion that fails must end the process: grpc would make it the call's status and go
-        on with a replica half done.
+        An assertion that fails, or no memory, must end the process: grpc would make it the call's
+        status and go on with a replica half done.
         """
         try:
             decide()
         except NotLeader as error:
             raise self._hinted(error) from None
-        except AssertionError as error:
+        except (AssertionError, MemoryError) as error:
             self._fail(error)
             raise
 

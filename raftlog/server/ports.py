@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import resource
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -28,6 +27,7 @@ from raftlog.server.admission import Admission, Authenticator, NodeAuthenticator
 from raftlog.server.audit import AuditLog
 from raftlog.server.listener import Listener, Port
 from raftlog.server.node import Node
+from raftlog.server.open_file_limit import share_of_open_files
 from raftlog.tls import Certificates, port_credentials
 from raftlog.transport.callers import host_of
 from raftlog.transport.inbound import Context, PeerStreams, peer_of
@@ -55,8 +55,6 @@ settings: they belong to what grpc does."""
 # grpc logs each header that is not UTF-8, on the loop and with a traceback, to no handler.
 logging.getLogger("grpc._cython.cygrpc").disabled = True
 
-_PORTS = 2
-"""With TLS, nodes have a port of their own."""
 
 log = structlog.get_logger(__name__)
 
@@ -211,10 +209,7 @@ def _new_server(
 def connections_max(settings: ServerSettings) -> int:
     """Connections at one port. All ports together leave half of the process's open files to the
     log, whose files it could not open otherwise."""
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if most == resource.RLIM_INFINITY:
-        return settings.connections_max
-    return min(settings.connections_max, most // (2 * _PORTS))
+    return min(settings.connections_max, share_of_open_files())
 
 
 def _server_options(settings: Settings) -> list[tuple[str, int]]:

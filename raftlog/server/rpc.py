@@ -25,6 +25,7 @@ from raftlog.errors import (
     Overloaded,
     RaftlogError,
     Unauthenticated,
+    shortage_of,
 )
 from raftlog.metrics.counts import Counts
 from raftlog.server.allowed import Allowed
@@ -45,6 +46,9 @@ _HEADER_BYTES_FREE = 1024
 
 _CALLERS_MIN = 2
 """The least number of callers that have room for requests that wait to be decoded. No setting."""
+
+_SHORTAGES = (OSError, MemoryError, RuntimeError)
+"""What may be raised where the process reaches a limit (`shortage_of`)."""
 
 log = structlog.get_logger(__name__)
 
@@ -431,7 +435,8 @@ def _unary(
                         await entered.answer(len(frame))
                         count.sent_bytes = len(frame)
                         return frame
-                except RaftlogError as error:
+                except (RaftlogError, *_SHORTAGES) as raised:
+                    error = _typed(call.name, raised)
                     count.outcome = type(error).__name__
                     return _without_frames(gate.allowed.told(caller(), error))
         finally:
@@ -450,6 +455,16 @@ def _unary(
         return await refuse(context, answered)
 
     return handle
+
+
+def _typed(call: str, error: Exception) -> RaftlogError:
+    """What the caller gets. Raises `error` if that is a defect."""
+    if isinstance(error, RaftlogError):
+        return error
+    shortage = shortage_of(error, call)
+    if shortage is None:
+        raise error
+    return shortage
 
 
 def _without_frames(error: RaftlogError) -> RaftlogError:
@@ -480,7 +495,8 @@ def _stream(
                         count.sent_bytes += len(frame)
                         with entered.handing_over():
                             yield frame
-            except RaftlogError as error:
+            except (RaftlogError, *_SHORTAGES) as raised:
+                error = _typed(call.name, raised)
                 count.outcome = type(error).__name__
                 if gate.audit is not None:
                     gate.audit.rejected(call.name, asked, caller(), peer_of(context), count.outcome)

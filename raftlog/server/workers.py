@@ -10,6 +10,7 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
@@ -39,6 +40,7 @@ class Workers:
         self._in_flight = 0
         self._idle = asyncio.Event()
         self._idle.set()
+        self._start_thread()  # so that there is one, even if the process may have no more later
 
     def run(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
         """Run `work()` on a thread, then `done(its value)` on the loop."""
@@ -46,11 +48,15 @@ class Workers:
         self._in_flight += 1
         self._idle.clear()
         if len(self._threads) < min(self._in_flight, self._count):
-            name = f"worker-{len(self._threads)}"
-            thread = threading.Thread(target=self._serve, name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
+            with suppress(RuntimeError):  # no more threads: the others do it
+                self._start_thread()
         self._waiting.put(_Work(work, done))
+
+    def _start_thread(self) -> None:
+        name = f"worker-{len(self._threads)}"
+        thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        thread.start()
+        self._threads.append(thread)
 
     async def stop(self) -> None:
         """Wait until all work is done and `done` was called for it, then end the threads."""

@@ -8,10 +8,11 @@ durable once `FileSystem.sync_folder` of its folder has returned after the creat
 removal. Every failure to write or sync raises `raftlog.errors.DiskFailed` and must end the process.
 The operation is never tried again, because the kernel may have dropped the pages.
 
-There is one exception: a write or a new name that finds no room raises `DiskFull`. Some of its
-bytes may be there, nothing that was there before is lost, and the caller may try the same again
-later. A *sync* that finds no room has failed like any other: the kernel had already accepted the
-bytes that it was to write.
+There is one exception: what finds no room raises `DiskFull`, and what needs an open file or memory
+where there is no more raises `LimitReached`. Both are a `ResourceShortage`: some bytes of a write
+may be there, nothing that was there before is lost, and the caller may try the same again later. A
+*sync* that finds no room has failed like any other: the kernel had already accepted the bytes that
+it was to write.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class File(Protocol):
         ...
 
     def write_at(self, position: int, buffers: Sequence[bytes]) -> None:
-        """Write all the buffers, one after another. Raises `DiskFailed` or `DiskFull`."""
+        """Write all the buffers, one after another. Raises `DiskFailed`, `ResourceShortage`."""
         ...
 
     def sync(self) -> None:
@@ -101,7 +102,7 @@ class FileSystem(Protocol):
         a sync only, as ever.
 
         Raises FileNotFoundError or FileExistsError (facts about the path, not disk failures), and
-        `DiskFull`.
+        `ResourceShortage`.
         """
         ...
 
@@ -116,21 +117,22 @@ class FileSystem(Protocol):
     def make_folder(self, path: str) -> None:
         """Make the folder unless it exists. Its parent must exist, except for the root's.
 
-        Raises `DiskFull`.
+        Raises `ResourceShortage`.
         """
         ...
 
     def rename(self, source: str, target: str) -> None:
         """Atomically replace `target` by `source`, a file or folder of the same folder.
 
-        Raises `DiskFull`; nothing is changed then.
+        Raises `ResourceShortage`; nothing is changed then.
         """
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a folder with everything in it."""
+        """Remove a file, or a folder with everything in it. Raises `ResourceShortage`: then part of
+        a folder may be gone."""
         ...
 
     def sync_folder(self, path: str) -> None:
-        """Make all names in the folder durable. Raises `DiskFailed`."""
+        """Make all names in the folder durable. Raises `DiskFailed`, `ResourceShortage`."""
         ...

@@ -16,9 +16,8 @@ import os
 import threading
 from collections.abc import Sequence
 
-from raftlog.errors import CorruptFile, DiskFull
 from raftlog.storage.contract import DIRECT_BLOCK_BYTES
-from raftlog.storage.posix_file import NO_ROOM, PosixFile
+from raftlog.storage.posix_file import PosixFile, unread
 
 _ALIGNED_BYTES = 1024 * 1024
 """What one call reads or writes at most: enough for a disk to be as fast as it can. No setting."""
@@ -57,7 +56,7 @@ class DirectFile(PosixFile):
             except OSError as error:
                 if error.errno == errno.EINVAL:  # blocks of this disk are larger
                     return super().read_at(position, length)
-                raise CorruptFile(file=self.path, position=at, problem=str(error)) from error
+                raise unread(self.path, at, error) from error
             parts.append(bytes(room[max(position - at, 0) : min(count, end - at)]))
             at += count
             if count % DIRECT_BLOCK_BYTES or not count:  # the file ends
@@ -84,8 +83,6 @@ class DirectFile(PosixFile):
             except OSError as error:
                 if error.errno == errno.EINVAL:
                     break
-                if error.errno in NO_ROOM:
-                    raise DiskFull(file=self.path) from error
                 raise self._failure(error) from error
         return written
 

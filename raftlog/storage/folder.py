@@ -43,9 +43,9 @@ from raftlog.core.types import (
 from raftlog.errors import (
     CorruptFile,
     DataFolderForeign,
-    DiskFull,
     FormatUnsupported,
     RaftlogError,
+    ResourceShortage,
     StoreMissing,
     StoreUnfinished,
 )
@@ -284,7 +284,8 @@ def make_store(fs: FileSystem, *, node: NodeId, new_store_uuid: str) -> Identity
     that has never voted. Durable when this returns.
 
     Raises `DataFolderLocked`, `DataFolderForeign` (it is another node's, has voted, or holds files
-    that are not ours), `FormatUnsupported`, `CorruptFile`, `DiskFailed`, `DiskFull`.
+    that are not ours), `FormatUnsupported`, `CorruptFile`, `DiskFailed`,
+    `ResourceShortage`.
     """
     fs.make_folder(ROOT)
     with _locked(fs):
@@ -430,6 +431,6 @@ def _mend(fs: FileSystem, path: str) -> CorruptFile | None:
     """Write the copies again if one is damaged or missing; what was damaged."""
     found = _copies(fs, path)
     if found.incomplete:
-        with suppress(DiskFull):
+        with suppress(ResourceShortage):
             _write_text(fs, path, found.contents[0].decode())
     return found.damaged

@@ -18,7 +18,8 @@ _ENDING = ".fresh"
 
 def make(fs: FileSystem, folder: str, group: int, base: Base) -> int:
     """Make an empty log that begins directly after `base`, beside the one in use; durable on
-    return. Returns the id by which `put_in_place` finds it. Raises `DiskFull`, `DiskFailed`."""
+    return. Returns the id by which `put_in_place` finds it. Raises `ResourceShortage` and
+    `DiskFailed`."""
     _remove_all_but(fs, folder, "")
     header = SegmentHeader(
         purpose=Purpose.LOG,
@@ -42,7 +43,7 @@ def put_in_place(fs: FileSystem, folder: str, base: Base, log_id: int) -> None:
     """Let the log of this id, which begins after `base`, take the place of the one in use.
 
     Does nothing if it has. The durable manifest names the id (0: none), so others that lie there
-    were never wanted. They are removed. Raises `DiskFull` (call it again) and `DiskFailed`.
+    were never wanted. They are removed. Raises `ResourceShortage` (call it again) and `DiskFailed`.
     """
     wanted = _name(log_id)
     _remove_all_but(fs, folder, wanted)

@@ -239,8 +239,15 @@ class HardStateJournal:
         return self._marker_wanted
 
     def take_write(self) -> LogWrite | None:
-        """All changes since the last write as one, or None. Needs `written` for the last one."""
+        """All changes since the last write as one, or None. Needs `written` for the last one.
+
+        Raises `ResourceShortage` where its files cannot be opened: nothing has changed then, and it
+        may be called again.
+        """
         assert self._outstanding is None, "one write at a time"
+        if not self._rewrite_wanted and (self._changed or self._marker_wanted):
+            for segment in self._segments:
+                segment.opened(self._fs)  # before anything is planned that could not be done then
         if self._rewrite_wanted:
             self._rewrite_wanted = False
             self._changed.clear()

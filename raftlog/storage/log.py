@@ -15,7 +15,6 @@ CHECKLIST rows: 1 (contiguous indexes, terms that never fall, before and after r
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -31,6 +30,7 @@ from raftlog.storage.frames import (
 )
 from raftlog.storage.limits import SEALED_BYTES_MIN, LogLimits
 from raftlog.storage.mend import SegmentPlan
+from raftlog.storage.open_files import OpenFiles, SegmentFiles
 from raftlog.storage.payload_cache import PayloadCache
 from raftlog.storage.prefix import NO_BASE, Base, PrefixRemoval
 from raftlog.storage.read import (
@@ -86,11 +86,12 @@ class GroupLog:
             cache = PayloadCache(limits.payload_cache_bytes_max)
         self._cached = cache.share()
         """Payloads of some entries that are durable."""
-        self._sealed_open: OrderedDict[Segment, None] = OrderedDict()
-        """Sealed segments that may be open, the one used last at the end."""
+        self._files = SegmentFiles(fs, limits.sealed_files_max)
         self._durable = found.table.last_index
         self._truncation: _PlannedTruncation | None = None
         self._outstanding: LogWrite | None = None
+        self._in_use: tuple[Segment, ...] = ()
+        """The segments whose files it may use."""
         self._marker_wanted = False
         self._ended = False
         self._seal_wanted = False
@@ -180,6 +181,7 @@ class GroupLog:
         Gives back at once the space reserved ahead and the space of a write that found no more
         room: on a full disk the removal itself needs some. No write may be in flight.
         """
+        self._files.leave()
         remove_unfinished(self._fs, self._folder, SEGMENT_ENDING)
         for segment in reversed(self._segments):
             if self._fs.exists(segment.path):
@@ -195,11 +197,16 @@ class GroupLog:
     def _end(self) -> None:
         """Close the files and release the memory."""
         self._ended = True
+        self._files.leave()
         removed = self._truncation.removed if self._truncation is not None else ()
         for segment in (*self._segments, *removed):
             segment.close()
         self._pending.clear()
         self._cached.release()
+
+    def join(self, open_files: OpenFiles) -> None:
+        """From now on its files count among these, and may be closed between two uses."""
+        self._files.join(open_files, self._segments)
 
     # ------------------------------------------------------------ what is in it
 
@@ -323,8 +330,7 @@ class GroupLog:
         dropped = self._segments[:count]
         del self._segments[:count]
         for segment in dropped:
-            self._sealed_open.pop(segment, None)
-            segment.close()
+            self._files.close(segment)
         self._table.drop_to(base[0])
         self._cached.drop_to(base[0])
         paths = tuple(segment.path for segment in dropped)
@@ -356,7 +362,8 @@ class GroupLog:
         return self._marker_wanted
 
     def take_write(self) -> LogWrite | None:
-        """Everything pending as one write, or None. Call `written` for the last one first."""
+        """Everything pending as one write, or None. Call `written` for the last one first. Raises
+        `ResourceShortage`, if a file cannot be opened: nothing has changed then."""
         assert self._outstanding is None, "one write at a time"
         if (
             self._table.placed == self.last_index
@@ -364,10 +371,15 @@ class GroupLog:
             and not self._marker_wanted
         ):
             return None  # the usual case: most turns of a group have nothing to write
+        active = self._segments[-1]
+        self._files.opened(active)  # before anything is planned that could not be done then
         pieces = self._lay_out()
         if not pieces and self._truncation is None:
             return None
         self._outstanding = LogWrite(self._fs, self._folder, pieces, self._take_truncation())
+        self._in_use = (active, *self._outstanding.segments)
+        for segment in self._in_use:
+            segment.busy = True
         return self._outstanding
 
     def written(self, write: LogWrite) -> None:
@@ -379,14 +391,17 @@ class GroupLog:
         assert write is self._outstanding, "this is not the write in flight"
         assert write.done, "the write has not been run"
         self._outstanding = None
+        for segment in self._in_use:
+            segment.busy = False
         for segment in write.segments:
             segment.synced = segment.end
         durable = self._table.placed
         for index in range(self._durable + 1, durable + 1):
             self._cached.put(index, self._pending.pop(index))
         self._durable = durable
-        self._sealed_open.update(dict.fromkeys(write.segments))
-        self._close_sealed()
+        self._files.used(write.segments)
+        if self._truncation is None:
+            self._files.keep_few(self._segments[-1])
 
     # ------------------------------------------------------------ reading
 
@@ -543,7 +558,7 @@ class GroupLog:
         """The segment has a new file with what was planned: read and write that from now on."""
         for segment in (*self._segments, *(self._truncation.removed if self._truncation else ())):
             if segment.path == plan.path:
-                segment.close()
+                self._files.close(segment)
                 segment.reserved = min(segment.reserved, plan.end)
 
     # ------------------------------------------------------------ planning
@@ -634,8 +649,7 @@ class GroupLog:
         removed = self._segments[at + 1 :]
         del self._segments[at + 1 :]
         segment = self._segments[at]
-        for other in (*removed, segment):  # the write closes these; `segment` is active again
-            self._sealed_open.pop(other, None)
+        self._files.not_sealed((*removed, segment))
         if segment.first_index < index:
             segment.truncate(self._table.end_at(index - 1), self._table.chain_at(index - 1))
         else:
@@ -650,8 +664,7 @@ class GroupLog:
         if planned is None:
             return None
         for segment in planned.removed:
-            self._sealed_open.pop(segment, None)
-            segment.close()
+            self._files.close(segment)
         return Truncation(
             removed=tuple(segment.path for segment in planned.removed),
             file=planned.segment.opened(self._fs),
@@ -666,24 +679,11 @@ class GroupLog:
     def _opened_for(self, index: int) -> File:
         """The file that holds the entry. A few other sealed segments stay open."""
         segment = self._segments[self._segment_of(index)]
-        file = segment.opened(self._fs)
-        self._sealed_open[segment] = None
-        self._sealed_open.move_to_end(segment)
-        self._close_sealed()
+        file = self._files.opened(segment)
+        self._files.used([segment])
+        if self._outstanding is None and self._truncation is None:
+            self._files.keep_few(self._segments[-1])
         return file
-
-    def _close_sealed(self) -> None:
-        """Close sealed segments beyond the bound. Not while a write is in flight: it may be writing
-        to a segment that it seals."""
-        active = self._segments[-1]
-        self._sealed_open.pop(active, None)
-        while (
-            len(self._sealed_open) > self._limits.sealed_files_max
-            and self._outstanding is None
-            and self._truncation is None
-        ):
-            segment, _ = self._sealed_open.popitem(last=False)
-            segment.close()
 
     def _frame_of(self, index: int) -> EntryFrame:
         """The frame of an entry that is on disk."""

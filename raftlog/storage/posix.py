@@ -1,42 +1,93 @@
 """The real file system, below one root folder (Linux: flock, rename, O_DIRECT).
 
 Files are created with mode 0600, folders with 0700. A new name for which there is no room raises
-`DiskFull` and may be tried again.
+`DiskFull`, and what needs an open file where the process may have no more raises `LimitReached`.
+Both may be tried again.
+
+Once the folder is locked, one open file is kept in reserve: it is given up for as long as a folder
+is synced, listed or removed. These come in the middle of a durable write, and need one for a moment
+only.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Lock
+from typing import TypeVar
 
-from raftlog.errors import CorruptFile, DataFolderLocked, DiskFailed, DiskFull
+from raftlog.errors import CorruptFile, DataFolderLocked, DiskFailed, ResourceShortage
 from raftlog.storage.direct import DirectFile
-from raftlog.storage.posix_file import NO_ROOM, PosixFile
+from raftlog.storage.posix_file import PosixFile, refusal
 
 _FILE_MODE = 0o600
 _FOLDER_MODE = 0o700
+_RESERVED = 4
+"""Open files in reserve. Removing a folder takes three."""
+
+T = TypeVar("T")
 
 
 class PosixLock:
     """See `contract.Lock`: an flock, which the kernel releases when the process ends."""
 
-    __slots__ = ("_fd",)
+    __slots__ = ("_fd", "_reserved")
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, reserved: ReservedFiles) -> None:
         self._fd = fd
+        self._reserved = reserved
 
     def release(self) -> None:
+        self._reserved.give_up()
         os.close(self._fd)
+
+
+class ReservedFiles:
+    """A few open files, given up while something needs others and the process may have no more."""
+
+    def __init__(self) -> None:
+        self._fds: list[int] = []
+        self._lock = Lock()
+
+    def take(self) -> None:
+        """Open those that are missing, as far as there are any."""
+        with suppress(OSError):
+            while len(self._fds) < _RESERVED:
+                self._fds.append(os.open(os.devnull, os.O_RDONLY))
+
+    def give_up(self) -> None:
+        """Close them."""
+        while self._fds:
+            os.close(self._fds.pop())
+
+    def spend(self, work: Callable[[], T]) -> T:
+        """Do the work, which opens files for a moment only; again with these, if there are no
+        others. Any thread may call it."""
+        try:
+            return work()
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+        with self._lock:
+            self.give_up()
+            try:
+                return work()
+            finally:
+                self.take()
 
 
 class PosixFileSystem:
     """See `contract.FileSystem`. Creating the object does not touch the disk."""
 
-    __slots__ = ("_root",)
+    __slots__ = ("_reserved", "_root")
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self._root = os.path.abspath(root)
+        self._reserved = ReservedFiles()
 
     def location(self, path: str) -> str:
         parts = path.split("/") if path else []
@@ -56,7 +107,7 @@ class PosixFileSystem:
         try:
             fd = os.open(location, os.O_RDWR | os.O_CREAT, _FILE_MODE)
         except OSError as error:
-            raise DiskFailed(file=location, problem=str(error)) from error
+            raise _failure(location, error) from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -69,7 +120,8 @@ class PosixFileSystem:
         except OSError as error:
             os.close(fd)
             raise DiskFailed(file=location, problem=str(error)) from error
-        return PosixLock(fd)
+        self._reserved.take()
+        return PosixLock(fd, self._reserved)
 
     def open(self, path: str, *, create: bool, direct: bool = False) -> PosixFile:
         location = self.location(path)
@@ -81,14 +133,28 @@ class PosixFileSystem:
         except IsADirectoryError as error:
             raise _folder_in_place(location) from error
         except OSError as error:
-            raise _name_failure(location, error) from error
+            raise _failure(location, error) from error
         return _direct(location, fd) if direct else PosixFile(location, fd)
 
     def exists(self, path: str) -> bool:
-        return os.path.exists(self.location(path))
+        location = self.location(path)
+        try:
+            os.stat(location)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:  # to take the file for missing would lose what is there
+            raise _failure(location, error) from error
+        return True
 
     def list(self, folder: str) -> list[str]:
-        return sorted(os.listdir(self.location(folder)))
+        location = self.location(folder)
+        try:
+            return sorted(self._reserved.spend(lambda: os.listdir(location)))
+        except OSError as error:
+            shortage = refusal(location, error)
+            if shortage is None:
+                raise
+            raise shortage from error
 
     def make_folder(self, path: str) -> None:
         location = self.location(path)
@@ -101,7 +167,7 @@ class PosixFileSystem:
             if not os.path.isdir(location):
                 raise DiskFailed(file=location, problem="it is a file, not a folder") from None
         except OSError as error:
-            raise _name_failure(location, error) from error
+            raise _failure(location, error) from error
 
     def rename(self, source: str, target: str) -> None:
         assert os.path.dirname(source) == os.path.dirname(target), "one folder's sync covers both"
@@ -111,21 +177,25 @@ class PosixFileSystem:
         except IsADirectoryError as error:
             raise _folder_in_place(location) from error
         except OSError as error:
-            raise _name_failure(location, error) from error
+            raise _failure(location, error) from error
 
     def remove(self, path: str) -> None:
         assert path, "the root must not be removed"
         location = self.location(path)
         try:
             if os.path.isdir(location):
-                shutil.rmtree(location)
+                self._reserved.spend(lambda: shutil.rmtree(location))
             else:
                 os.remove(location)
         except OSError as error:
-            raise DiskFailed(file=location, problem=str(error)) from error
+            raise _failure(location, error) from error
 
     def sync_folder(self, path: str) -> None:
-        _sync_folder(self.location(path))
+        location = self.location(path)
+        try:
+            self._reserved.spend(lambda: _sync_folder(location))
+        except OSError as error:
+            raise _failure(location, error) from error
 
 
 def _direct(location: str, fd: int) -> PosixFile:
@@ -153,19 +223,17 @@ def _folder_in_place(location: str) -> CorruptFile:
     return CorruptFile(file=location, position=0, problem="a folder is in its place")
 
 
-def _name_failure(location: str, error: OSError) -> DiskFailed | DiskFull:
-    """The error for a name that could not be created: no room, or a failing disk."""
-    if error.errno in NO_ROOM:
-        return DiskFull(file=location)
-    return DiskFailed(file=location, problem=str(error))
+def _failure(location: str, error: OSError) -> DiskFailed | ResourceShortage:
+    """The error of an operation that failed: something is used up, or the disk fails."""
+    return refusal(location, error) or DiskFailed(file=location, problem=str(error))
 
 
 def _sync_folder(location: str) -> None:
+    """Raises `DiskFailed` for the sync, `OSError` where the folder cannot be opened."""
+    fd = os.open(location, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fd = os.open(location, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        os.fsync(fd)
     except OSError as error:
         raise DiskFailed(file=location, problem=str(error)) from error
+    finally:
+        os.close(fd)

@@ -4,8 +4,9 @@ After a failure to write, sync, truncate or reserve, the file raises `DiskFailed
 write or sync raises again without being tried. After one failed sync the kernel may report the next
 one as a success without having written the pages.
 
-A write for which there is no room raises `DiskFull` and may be tried again: the kernel refused it
-before it accepted any page, so it cannot have dropped one.
+A write for which there is no room raises `DiskFull`, and one for which the kernel has no memory
+`LimitReached`. Both may be tried again: the kernel refused the bytes before it accepted any page of
+them, so it cannot have dropped one.
 """
 
 from __future__ import annotations
@@ -14,9 +15,16 @@ import errno
 import os
 from collections.abc import Sequence
 
-from raftlog.errors import CorruptFile, DiskFailed, DiskFull
+from raftlog.errors import (
+    CorruptFile,
+    DiskFailed,
+    DiskFull,
+    RaftlogError,
+    ResourceShortage,
+    shortage_of,
+)
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _BUFFERS_MAX = os.sysconf("SC_IOV_MAX")
 
 
@@ -48,8 +56,8 @@ class PosixFile:
                 if not more:
                     break
                 data += more
-        except OSError as error:
-            raise CorruptFile(file=self._path, position=position, problem=str(error)) from error
+        except (OSError, MemoryError) as error:
+            raise unread(self._path, position, error) from error
         return data
 
     def write_at(self, position: int, buffers: Sequence[bytes]) -> None:
@@ -61,8 +69,6 @@ class PosixFile:
                 position += written
                 pending = _after(pending, written)
         except OSError as error:
-            if error.errno in NO_ROOM:
-                raise DiskFull(file=self._path) from error
             raise self._failure(error) from error
 
     def sync(self) -> None:
@@ -70,7 +76,7 @@ class PosixFile:
         try:
             os.fdatasync(self._fd)
         except OSError as error:
-            raise self._failure(error) from error
+            raise self._failed_for_good(error) from error
 
     def truncate(self, size: int) -> None:
         self._refuse_after_failure()
@@ -88,8 +94,9 @@ class PosixFile:
             os.posix_fallocate(self._fd, present, size - present)
         except OSError as error:
             # Reserving only saves time: on a full disk the next write may still fit.
-            if error.errno not in NO_ROOM:
-                raise self._failure(error) from error
+            failure = self._failure(error)
+            if not isinstance(failure, ResourceShortage):
+                raise failure from error
 
     def close(self) -> None:
         os.close(self._fd)
@@ -98,9 +105,26 @@ class PosixFile:
         if self._failed:
             raise DiskFailed(file=self._path, problem="an earlier write or sync of it failed")
 
-    def _failure(self, error: OSError) -> DiskFailed:
+    def _failure(self, error: OSError) -> DiskFailed | ResourceShortage:
+        return refusal(self._path, error) or self._failed_for_good(error)
+
+    def _failed_for_good(self, error: OSError) -> DiskFailed:
         self._failed = True
         return DiskFailed(file=self._path, problem=str(error))
+
+
+def refusal(path: str, error: OSError) -> ResourceShortage | None:
+    """The error of an operation for which something is used up, and which may be tried again; None:
+    the disk has failed. Not for a sync: what it was to write the kernel had accepted."""
+    if error.errno in _NO_ROOM:
+        return DiskFull(file=path)
+    return shortage_of(error, path)
+
+
+def unread(path: str, position: int, error: OSError | MemoryError) -> RaftlogError:
+    """The error of a read that failed: there was no memory for it, or the bytes are damaged."""
+    shortage = shortage_of(error, path)
+    return shortage or CorruptFile(file=path, position=position, problem=str(error))
 
 
 def _after(buffers: list[bytes | memoryview], written: int) -> list[bytes | memoryview]:

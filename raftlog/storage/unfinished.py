@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from raftlog.errors import DiskFailed, DiskFull, RaftlogError
+from raftlog.errors import DiskFailed, RaftlogError, ResourceShortage
 from raftlog.storage.contract import File, FileSystem
 
 
@@ -17,7 +17,7 @@ from raftlog.storage.contract import File, FileSystem
 def unfinished_file(fs: FileSystem, path: str) -> Iterator[File]:
     """A new file at `path`, which is synced at the end of the block and then closed.
 
-    Raises `DiskFull`, `DiskFailed`, and what the block raises.
+    Raises `ResourceShortage`, `DiskFailed`, and what the block raises.
     """
     file = fs.open(path, create=True)
     try:
@@ -28,17 +28,17 @@ def unfinished_file(fs: FileSystem, path: str) -> Iterator[File]:
             file.close()  # one that is removed while it is open would keep its room
     except DiskFailed:
         raise
-    except RaftlogError:
+    except (RaftlogError, MemoryError):
         fs.remove(path)
         raise
 
 
 def finish_file(fs: FileSystem, path: str, name: str) -> None:
     """Give the file at `path`, which is durable, its path `name` in the same folder; durable when
-    this returns. Raises `DiskFull`, `DiskFailed`."""
+    this returns. Raises `ResourceShortage`, `DiskFailed`."""
     try:
         fs.rename(path, name)
-    except DiskFull:
+    except ResourceShortage:
         fs.remove(path)
         raise
     fs.sync_folder(name.rpartition("/")[0])

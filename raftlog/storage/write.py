@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from raftlog.errors import DiskFull
+from raftlog.errors import DiskFull, ResourceShortage, shortage_of
 from raftlog.storage.contract import File, FileSystem
 from raftlog.storage.frames import (
     MARKER,
@@ -38,8 +38,8 @@ class Segment:
     """
 
     __slots__ = (
-        "chain", "data_end", "end", "file", "header", "path", "proven_to", "reserved", "seed",
-        "synced",
+        "busy", "chain", "data_end", "end", "file", "header", "path", "proven_to", "reserved",
+        "seed", "synced",
     )  # fmt: skip
 
     def __init__(self, path: str, header: SegmentHeader) -> None:
@@ -47,6 +47,8 @@ class Segment:
         self.header = header
         self.seed = header.seed
         self.file: File | None = None
+        self.busy = False
+        """Whether a write is in flight that may use the file."""
         self.chain = header.chain
         self.end = SEGMENT_HEADER_BYTES
         self.data_end = SEGMENT_HEADER_BYTES
@@ -179,13 +181,13 @@ class LogWrite:
     """One batch of I/O. Any thread may call `run`; then the owner calls `written`.
 
     If `run` raises (`DiskFailed`), nothing of the batch may be taken for durable and the process
-    must end: the owner hands out no further write. If it returns with `full` set, there was no
-    room: run it again later, until it is `done`.
+    must end: the owner hands out no further write. If it returns with `short` set, there was no
+    room, or a limit of the process was reached: run it again later, until it is `done`.
     """
 
     __slots__ = (
-        "_files", "_folder", "_fs", "_running", "_truncation", "done", "full", "has_body",
-        "leave_bytes", "segments",
+        "_files", "_folder", "_fs", "_running", "_truncation", "done", "has_body", "leave_bytes",
+        "segments", "short",
     )  # fmt: skip
 
     def __init__(
@@ -209,43 +211,44 @@ class LogWrite:
         """While the disk is short of room: how much of it this write must leave, and then it
         reserves none ahead. None: there is room."""
         self.done = False
-        self.full: DiskFull | None = None
+        self.short: ResourceShortage | None = None
 
     def run(self) -> None:
         """Do all the work in order, with one sync per touched file. Raises `DiskFailed`.
 
-        A batch that found no room continues with the file that needed it, and writes the same bytes
-        to the same positions. This does not repeat a failed sync: the kernel refused those bytes
-        before any sync of them was asked for, so it cannot have dropped them, and nobody was told
-        of them.
+        A batch that was short of something continues with the file that needed it, and writes the
+        same bytes to the same positions. This does not repeat a failed sync: the kernel refused
+        those bytes before any sync of them was asked for, so it cannot have dropped them, and
+        nobody was told of them.
         """
         assert not self._running, "a write that failed is never tried again"
         assert not self.done, "a write is done once"
         self._running = True
-        self.full = None
-        if self._truncation is not None:
-            self._run_truncation(self._truncation)
-            self._truncation = None
+        self.short = None
         try:
+            if self._truncation is not None:
+                self._run_truncation(self._truncation)
+                self._truncation = None
             while self._files:
                 self._run_file(self._files[0])
                 self._files.popleft()
-        except DiskFull as error:
-            self.full = error
+        except (ResourceShortage, MemoryError) as error:
+            self.short = shortage_of(error, self._fs.location(self._folder))
         else:
             self.done = True
         self._running = False
 
     def run_whole(self) -> None:
-        """Like `run`, but raises `DiskFull` as well, for callers that cannot wait for room."""
+        """Like `run`, but raises `ResourceShortage` as well, for callers that cannot wait."""
         self.run()
-        if self.full is not None:
-            raise self.full
+        if self.short is not None:
+            raise self.short
 
     def _run_truncation(self, truncation: Truncation) -> None:
         # Each removal is durable before the next: a crash leaves a log without gaps.
         for path in truncation.removed:
-            self._fs.remove(path)
+            if self._fs.exists(path):  # else an earlier `run` removed it, and was short later
+                self._fs.remove(path)
             self._fs.sync_folder(self._folder)
         truncation.file.truncate(truncation.size)
         # Durable before anything is appended: headers of truncated frames would otherwise vouch
@@ -255,7 +258,7 @@ class LogWrite:
     def _run_file(self, planned: FileWrite) -> None:
         path, file = planned.path, planned.file
         if file is None and self._fs.exists(path + NEW_FILE_ENDING):
-            self._fs.remove(path + NEW_FILE_ENDING)  # an earlier `run` found no room
+            self._fs.remove(path + NEW_FILE_ENDING)  # an earlier `run` was short of something
         if self.leave_bytes:
             # What was reserved ahead, or written by an earlier `run`, has its room already.
             there = max(0, file.size() - planned.position) if file is not None else 0
@@ -268,12 +271,12 @@ class LogWrite:
             if planned.reserve and self.leave_bytes is None:
                 file.reserve(planned.reserve)
             file.write_at(planned.position, planned.buffers)
-        except DiskFull:
+            if planned.seal_at is not None:
+                file.truncate(planned.seal_at)
+        except (ResourceShortage, MemoryError):
             if planned.file is None:
                 file.close()
             raise
-        if planned.seal_at is not None:
-            file.truncate(planned.seal_at)
         file.sync()
         if planned.file is None:
             # It gets its name last: a file with the name has its header and its first frames.

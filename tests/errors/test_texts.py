@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from raftlog.errors import CorruptFile, OffsetTrimmed, from_wire
+import errno
+
+import pyarrow as pa
+import pytest
+
+from raftlog.errors import CorruptFile, LimitReached, OffsetTrimmed, from_wire, shortage_of
 
 
 def test_a_trimmed_offset_names_the_range_that_is_left_or_says_that_nothing_is() -> None:
@@ -19,3 +24,28 @@ def test_damage_promises_no_copies_of_other_nodes_and_says_where_there_are_none(
     none = CorruptFile(file="a.log", position=7, problem="a bit", advice="No node has it.")
     assert none.remedy == "No node has it."
     assert from_wire(*none.to_wire()).remedy == none.remedy
+
+
+@pytest.mark.parametrize(
+    ("error", "limit"),
+    [
+        (OSError(errno.EMFILE, ""), "open files"),
+        (OSError(errno.ENFILE, ""), "open files"),
+        (OSError(errno.ENOMEM, ""), "memory"),
+        (MemoryError(), "memory"),
+        (pa.ArrowMemoryError(), "memory"),
+        (BlockingIOError(errno.EAGAIN, ""), "threads or processes"),
+        (RuntimeError("can't start new thread"), "threads or processes"),
+    ],
+)
+def test_a_limit_names_itself_and_what_raises_it(error: Exception, limit: str) -> None:
+    found = shortage_of(error, "the job")
+    assert isinstance(found, LimitReached)
+    assert found.retriable
+    assert found.cause == f"the job failed: this node has no more {limit}."
+    assert "of its unit" in found.remedy
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, ""), OSError("?"), RuntimeError("?")])
+def test_a_failing_disk_and_a_defect_are_no_limits(error: Exception) -> None:
+    assert shortage_of(error, "the job") is None

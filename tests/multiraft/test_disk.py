@@ -9,7 +9,7 @@ import pytest
 
 from raftlog.core.messages import PeerMessage
 from raftlog.core.types import GroupId, HardState, NodeId, Term
-from raftlog.errors import DiskFull
+from raftlog.errors import DiskFull, LimitReached
 from raftlog.machines.commands import ReportPlacement
 from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.disk_watch import DiskWatch
@@ -222,16 +222,16 @@ def test_a_disk_that_is_full_for_a_job_is_told_until_that_job_is_done() -> None:
     scene.driver.run()
     for _ in range(2):
         scene.tick(RETRY)
-        assert scene.disk.told == DiskChanged(keeps_up=False, full=full)
+        assert scene.disk.told == DiskChanged(keeps_up=False, full=full, limit=None)
     for _ in range(RETRY):
         scene.disk.tick()
         assert scene.disk.told.full is full, "it may be tried at this moment"
     scene.driver.run()
     scene.tick()
-    assert scene.disk.told == DiskChanged(keeps_up=True, full=None)
+    assert scene.disk.told == DiskChanged(keeps_up=True, full=None, limit=None)
     assert scene.driver.told == [
-        DiskChanged(keeps_up=False, full=full),
-        DiskChanged(keeps_up=True, full=None),
+        DiskChanged(keeps_up=False, full=full, limit=None),
+        DiskChanged(keeps_up=True, full=None, limit=None),
     ]
 
 
@@ -366,3 +366,61 @@ def test_the_reserve_comes_back_with_the_room_and_then_records_are_accepted_agai
     assert scene.disk.full(GroupId(GROUP), has_body=True) is None
     scene.tick()
     assert scene.disk.keeps_up
+
+
+@pytest.mark.parametrize("shortage", [LimitReached(file="f", limit="open files"), MemoryError()])
+def test_a_job_waits_for_a_file_or_memory_and_leaves_the_reserve(shortage: Exception) -> None:
+    scene = Scene(reserve_bytes=RESERVE)
+    scene.tick(RETRY)
+    assert scene.fs.exists(RESERVE_NAME)
+    tries = iter([shortage, shortage, None])
+    done: list[None] = []
+
+    def make() -> None:
+        if (error := next(tries)) is not None:
+            raise error
+
+    scene.disk.queue_job(make, done.append)
+    scene.driver.run()
+    scene.tick(RETRY)
+    assert not scene.disk.keeps_up, "others should lead"
+    assert isinstance(scene.disk.told.limit, LimitReached)
+    assert scene.disk.told.full is None
+    assert scene.fs.exists(RESERVE_NAME), "its room would not help"
+    scene.tick(RETRY)
+    scene.tick()
+    assert done == [None]
+    assert scene.disk.told == DiskChanged(keeps_up=True, full=None, limit=None)
+
+
+def test_a_write_waits_for_a_file_and_leaves_the_reserve() -> None:
+    scene = Scene(reserve_bytes=RESERVE)
+    scene.tick(RETRY)
+
+    def refuse(operation: str, path: str) -> None:
+        if operation == "write":
+            raise LimitReached(file=path, limit="memory")
+
+    scene.fs.interrupt = refuse
+    scene.write()
+    scene.driver.run()
+    scene.tick()
+    assert scene.ended == []
+    assert isinstance(scene.disk.told.limit, LimitReached)
+    assert scene.fs.exists(RESERVE_NAME), "its room would not help"
+    scene.make_room()
+    scene.tick(RETRY)
+    assert scene.ended == [True]
+
+
+def test_an_owner_whose_file_could_not_be_opened_is_asked_again() -> None:
+    scene = Scene()
+    short = LimitReached(file="f", limit="open files")
+    again: list[int] = []
+    scene.disk.wait(GroupId(GROUP), short, lambda: again.append(1))
+    scene.tick()
+    assert scene.disk.full(GroupId(GROUP), has_body=False) is short
+    assert scene.disk.told.limit is short
+    scene.tick(RETRY)
+    assert again == [1]
+    assert scene.disk.full(GroupId(GROUP), has_body=True) is None

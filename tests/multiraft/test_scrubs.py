@@ -178,11 +178,13 @@ def test_a_clock_that_was_set_back_delays_no_scrub() -> None:
 
 def test_nothing_is_read_while_the_disk_is_slow_or_full() -> None:
     node = Node()
-    node.scene.disk.told = DiskChanged(keeps_up=False, full=DiskFull(file="f", node="n"))
+    node.scene.disk.told = DiskChanged(
+        keeps_up=False, full=DiskFull(file="f", node="n"), limit=None
+    )
     node.scrubs.begin(GroupId(1))
     node.tick(5)
     assert node.scrubs.progress(GroupId(1)).state == "waiting"
-    node.scene.disk.told = DiskChanged(keeps_up=True, full=None)
+    node.scene.disk.told = DiskChanged(keeps_up=True, full=None, limit=None)
     node.tick()
     assert node.ended() == {GroupId(1): node.clock.now_us}
 

@@ -21,13 +21,14 @@ from raftlog.chaos.cluster import PATIENCE_S, wait_for
 from raftlog.compaction.compact import compact
 from raftlog.compaction.worker import LOCK_NAME
 from raftlog.core.types import GroupId, LogIndex, Term
-from raftlog.errors import CompactorKilled, CorruptFile
+from raftlog.errors import CompactorKilled, CorruptFile, LimitReached
 from raftlog.image.job import CompactionJob, Reply, decode_reply, encode_job
 from raftlog.image.manifest import NO_IMAGE, Image
 from raftlog.server.compactor import Compactor
 from raftlog.storage.posix import PosixFileSystem
 from tests.bench.processes import children
 from tests.compaction.topic_scene import TopicScene
+from tests.storage.disks import no_more_files
 
 pytestmark = [pytest.mark.slow, pytest.mark.from_nothing]
 
@@ -161,3 +162,11 @@ def test_a_process_whose_node_was_killed_makes_nothing_of_its_job(tmp_path: Path
     assert (process.returncode, said) == (0, b"")
     assert [name for name in scene.fs.list(job.folder) if name not in before] == []
     assert isinstance(compact(scene.fs, job), Image), "another process can do it"
+
+
+def test_a_process_that_cannot_be_started_is_started_with_a_later_job(compactor: Compactor) -> None:
+    with no_more_files():
+        reply = compactor.run(JOB)
+    assert isinstance(reply, LimitReached)
+    assert reply.limit == "open files"
+    assert isinstance(compactor.run(JOB), CorruptFile)

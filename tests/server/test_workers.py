@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from functools import partial
+
+import pytest
 
 from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.errors import DiskFailed
@@ -96,3 +99,19 @@ def test_stopping_waits_for_work_that_finished_work_began() -> None:
 
     assert asyncio.run(scene()) == [5, 4, 3, 2, 1, 0]
     assert not [t for t in threading.enumerate() if t.name.startswith("worker-")]
+
+
+def test_without_further_threads_the_first_does_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_more(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def scene() -> list[int]:
+        found: list[int] = []
+        workers = Workers(4, never)
+        monkeypatch.setattr(threading.Thread, "start", no_more)
+        for number in range(10):
+            workers.run(partial(int, number), found.append)
+        await workers.stop()
+        return found
+
+    assert asyncio.run(scene()) == list(range(10))

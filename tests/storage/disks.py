@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from random import Random
 
 from raftlog.core.types import Entry, EntryKind, GroupId, LogIndex, Payload, Term
@@ -98,3 +102,16 @@ def without_frame(data: bytes, position: int) -> bytes:
     is more than the rest tells."""
     length = FRAME_HEADER_BYTES + 1
     return data[:position] + b"\xa5" * length + data[position + length :]
+
+
+@contextmanager
+def no_more_files() -> Iterator[None]:
+    """This process may open none beside those that are open."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    spare = os.open(os.devnull, os.O_RDONLY)
+    os.close(spare)  # the lowest number that is free
+    resource.setrlimit(resource.RLIMIT_NOFILE, (spare, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -58,7 +58,7 @@ def waiting(log: GroupLog | HardStateJournal) -> LogWrite:
         work.run()
         if work.done:
             break
-        assert work.full is not None
+        assert work.short is not None
     return work
 
 

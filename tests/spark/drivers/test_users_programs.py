@@ -7,13 +7,14 @@ connector's warnings are logged with level and logger.
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
 import pytest
 
 import raftlog
-from raftlog.chaos.cluster import ProcessCluster
+from raftlog.chaos.cluster import ProcessCluster, free_ports
 from tests.spark.conftest import Ended, run_program
 
 LINE = r"^\d\d/\d\d/\d\d \d\d:\d\d:\d\d WARNING raftlog\.spark: "
@@ -106,8 +107,13 @@ def users_folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def run(program: str, *arguments: str, folder: Path) -> Ended:
-    """Run it with the user's folder on Python's path."""
-    return run_program("-c", program, *arguments, cwd=folder.parent, PYTHONPATH=str(folder))
+    """Run it with the user's folder on Python's path, where a proxy is named that does not run:
+    driver, planner, executors and their workers reach nodes without it."""
+    nowhere = f"http://127.0.0.1:{free_ports(1)}"
+    proxies = dict.fromkeys(("http_proxy", "https_proxy", "grpc_proxy", "all_proxy"), nowhere)
+    proxies |= {"no_proxy": "", "no_grpc_proxy": ""}
+    path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
+    return run_program("-c", program, *arguments, cwd=folder.parent, PYTHONPATH=path, **proxies)
 
 
 def owners(ended: Ended) -> list[str]:
