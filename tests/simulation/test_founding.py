@@ -130,7 +130,7 @@ def _cluster_of(disk: MemoryFileSystem) -> str:
 
 
 def _check_clusters(machines: list[Machine]) -> None:
-    """Whoever is of one cluster agrees on who founded it, and nothing is taken for another store."""
+    """Nodes of one cluster agree on who founded it, and no store is taken for another."""
     founders: dict[str, object] = {}
     for machine in machines:
         with suppress(StoreMissing, StoreUnfinished, DataFolderForeign):
