@@ -99,11 +99,18 @@ class Raft(Member):
             and leadership.lease.holds(now_us)
         )
 
-    def tick(self, silent: Collection[NodeId] = (), *, now_us: int | None = None) -> bool:
+    def tick(
+        self,
+        silent: Collection[NodeId] = (),
+        *,
+        now_us: int | None = None,
+        may_campaign: bool = True,
+    ) -> bool:
         """One tick of the clock has passed; may `ready` have something because of it?
 
         Nothing was heard of the processes of the nodes in `silent` for an election timeout.
-        `now_us`: what the driver's clock shows; without it no lease begins.
+        `now_us`: what the driver's clock shows; without it no lease begins. Without `may_campaign`
+        a member whose wait is over stays as it is until the driver calls `campaign`.
         """
         assert not self.quiesced, "a quiesced member has no timer"
         leadership = self.leadership
@@ -118,8 +125,15 @@ class Raft(Member):
                 self._step_down(leadership)
                 return True
             return leadership.something_due
-        over = self.timer.tick(1 if self._is_eager else election.PATIENCE)
-        return over and self._try_to_lead()
+        self.timer.tick()
+        return may_campaign and self.campaign_due and self._try_to_lead()
+
+    @property
+    def campaign_due(self) -> bool:
+        """Has this member waited for a leader, or for answers to its last campaign, for long enough
+        to campaign?"""
+        patience = 1 if self._is_eager else election.PATIENCE
+        return self.leadership is None and self.timer.is_over(patience) and self._can_campaign
 
     def campaign(self) -> bool:
         """Try to lead now instead of after a timeout; returns whether this member does so.
@@ -132,8 +146,12 @@ class Raft(Member):
             return False
         return self._try_to_lead()
 
+    @property
+    def _can_campaign(self) -> bool:
+        return self._would_lead() and not self.timer.withheld_ticks
+
     def _try_to_lead(self) -> bool:
-        if not self._would_lead() or self.timer.withheld_ticks:
+        if not self._can_campaign:
             return False
         self.quiesced = False
         self._start_campaign()

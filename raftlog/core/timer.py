@@ -35,10 +35,13 @@ class ElectionTimer(Part):
         """Waits that begin from now on are of this length."""
         self._timing = timing
 
-    def tick(self, patience: int = 1) -> bool:
-        """One tick has passed; is the wait over, if it is to be so many times as long?"""
+    def tick(self) -> None:
+        """One tick has passed."""
         self.elapsed_ticks += 1
         self.withheld_ticks = max(0, self.withheld_ticks - 1)
+
+    def is_over(self, patience: int = 1) -> bool:
+        """Is the wait over, if it is to be so many times as long?"""
         return self.elapsed_ticks >= self.timeout_ticks * patience
 
     def withhold(self) -> None:

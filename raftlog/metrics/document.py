@@ -80,6 +80,8 @@ def families() -> list[Metric]:
         disk_free_bytes=0,
         disk_bytes=0,
         calls_in_flight=0,
+        campaigns_waiting=0,
+        loop_behind=False,
         budgets={"server.requests_max": 0},
         positions=(PositionState("", "", Offset(0), 0),),
         rules=1,

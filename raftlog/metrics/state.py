@@ -58,6 +58,8 @@ class NodeState:
     disk_free_bytes: int
     disk_bytes: int
     calls_in_flight: int
+    campaigns_waiting: int
+    loop_behind: bool
     budgets: Mapping[str, float]
     """By setting, how much of it is used: from 0 to 1, or a little more."""
     positions: Sequence[PositionState]
@@ -205,6 +207,16 @@ def _of_node(state: NodeState) -> Iterator[Metric]:
         ("disk_free_bytes", "Bytes free where the data is.", state.disk_free_bytes),
         ("disk_bytes", "Bytes of the file system where the data is.", state.disk_bytes),
         ("calls_in_flight", "Calls that are being answered.", state.calls_in_flight),
+        (
+            "campaigns_waiting",
+            "Replicas that would campaign for their groups and wait for their turn.",
+            state.campaigns_waiting,
+        ),
+        (
+            "loop_behind",
+            "1 where groups wait for the node's loop for longer than a tick.",
+            state.loop_behind,
+        ),
         ("rules", "The version of the rules that the cluster permits.", state.rules),
     ):
         yield GaugeMetricFamily(f"raftlog_node_{name}", told, value=float(value))

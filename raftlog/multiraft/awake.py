@@ -14,7 +14,9 @@ from raftlog.core.quorum import is_quorum
 from raftlog.core.ready import Role
 from raftlog.core.timer import Random
 from raftlog.core.types import NO_NODE, GroupId, NodeId, RaftTiming, Term
+from raftlog.multiraft.campaigns import Campaigns
 from raftlog.multiraft.effects import Effects
+from raftlog.multiraft.group_queue import GroupQueue
 from raftlog.multiraft.limits import MultiRaftLimits
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.multiraft.peer_liveness import PeerLiveness
@@ -40,13 +42,16 @@ class AwakeReplicas:
         timing: RaftTiming,
         random: Random,
         limits: MultiRaftLimits,
+        campaigns: Campaigns,
+        dirty: GroupQueue,
         mark_dirty: Callable[[GroupId], None],
     ) -> None:
         """A log not written for `idle_ticks_max` of the limits gets its synced marker, which bears
         witness to the end of it; its replica is ticked until then. After about
         `quiesce_refresh_ticks` a quiesced leader asks its followers whether they are quiesced too,
         and a quiesced follower that was not asked for twice as long wakes by itself: a bound on
-        what nobody foresaw. `mark_dirty` is told of groups that must be advanced."""
+        what nobody foresaw. `campaigns` is told whose wait is over. `mark_dirty` is told of groups
+        that must be advanced, which are in `dirty` then."""
         self._node = node
         self._replicas = replicas
         self._effects = effects
@@ -58,6 +63,8 @@ class AwakeReplicas:
         self._idle_ticks_max = limits.idle_ticks_max
         self._refresh_ticks = limits.quiesce_refresh_ticks
         self._check_step = _CHECK_HEARTBEATS * timing.heartbeat_ticks
+        self._campaigns = campaigns
+        self._dirty = dirty
         self._mark_dirty = mark_dirty
         self._now = 0
         self._awake: dict[GroupId, LocalReplica] = {}
@@ -98,7 +105,14 @@ class AwakeReplicas:
         return self._effects.boottime_us() if self._has_leases else None
 
     def tick(self) -> None:
-        """One tick of the clock has passed: tick the awake replicas, check quiesced ones."""
+        """One tick of the clock has passed: tick the awake replicas, check quiesced ones.
+
+        Not if groups that were dirty after the last one were not advanced since. Time that passes
+        while the loop is behind is no evidence of a dead leader, and heartbeats more often than it
+        can send them only put it further behind.
+        """
+        if not self._dirty.catches_up():
+            return
         self._now += 1
         fallen_silent = self._liveness.tick()
         now_us = self.lease_clock_us()
@@ -110,19 +124,22 @@ class AwakeReplicas:
             self._wake_relying_on(peer)
         for group in self._checks.pop(self._now, ()):
             self._check(group)
+        self._dirty.mark()
 
     def _tick(self, local: LocalReplica, now_us: int | None) -> None:
         if local.installing:
             return
-        raft = local.raft
-        campaigns = not local.deleted_elsewhere and not local.observing
-        if campaigns and not raft.quiesced and raft.tick(self._liveness.silent, now_us=now_us):
-            self._mark_dirty(local.group)
+        raft, may_campaign = local.raft, local.may_campaign
+        if may_campaign and not raft.quiesced:
+            if raft.tick(self._liveness.silent, now_us=now_us, may_campaign=False):
+                self._mark_dirty(local.group)
+            elif raft.campaign_due:
+                self._campaigns.due(local.group, hears_quorum=self._hears_quorum(local))
         local.idle_ticks += 1
         if local.idle_ticks == self._idle_ticks_max and local.replica.log.idle_marker():
             self._mark_dirty(local.group)
         has_marker = local.idle_ticks > self._idle_ticks_max and not local.writing
-        if has_marker and (raft.quiesced or not campaigns):
+        if has_marker and (raft.quiesced or not may_campaign):
             del self._awake[local.group]
             self._plan_check(local)
 

@@ -213,6 +213,11 @@ class LocalReplica:
         return any(each <= number for each in self.reads_out)
 
     @property
+    def may_campaign(self) -> bool:
+        """Is it a replica that votes, of a group that is not known to be deleted?"""
+        return not (self.installing or self.deleted_elsewhere or self.observing)
+
+    @property
     def serves_reads(self) -> bool:
         """Is its state one that may be read, for all that is known here?"""
         return not self.installing and not self.below_parent

@@ -17,7 +17,6 @@ so the host loop ends the process and never calls again; after `LogFromNewerVers
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from raftlog.core import validity
@@ -51,6 +50,7 @@ from raftlog.errors import (
 from raftlog.machines.outcomes import Outcome
 from raftlog.multiraft.admission import Admission
 from raftlog.multiraft.awake import AwakeReplicas
+from raftlog.multiraft.campaigns import Campaigns
 from raftlog.multiraft.catch_up import CatchUp
 from raftlog.multiraft.catch_up_budget import CatchUpBudget
 from raftlog.multiraft.clocks import VoterClocks
@@ -65,6 +65,7 @@ from raftlog.multiraft.effects import (
     LeadershipChanged,
     ReplicaRecovered,
 )
+from raftlog.multiraft.group_queue import GroupQueue
 from raftlog.multiraft.groups import GroupStore, OpenedGroup, Quarantine
 from raftlog.multiraft.image_exchange import ImageExchange
 from raftlog.multiraft.image_fetch import ImageLimits
@@ -107,9 +108,7 @@ class MultiRaft:
     ) -> None:
         """`boot_id` is another one in every start of the process."""
         self.node = node
-        self._effects = effects
-        self._timing = timing
-        self._boot_id = boot_id
+        self._effects, self._timing, self._boot_id = effects, timing, boot_id
         self._ticks, self._term_max = 0, validity.term_max(effects.clock_us())
         self._limits = limits
         self._clocks = VoterClocks(node, effects)
@@ -135,6 +134,9 @@ class MultiRaft:
             ended=self._ended,
             journal_changed=self._schedule_turn,
         )
+        self.dirty, self._applying = GroupQueue(), GroupQueue()
+        """Groups that must be advanced, and those with committed entries to apply."""
+        self.campaigns = Campaigns(self.replicas, self.mark_dirty, limits.campaigns_max)
         self._awake = AwakeReplicas(
             node=node,
             nodes=nodes,
@@ -143,6 +145,8 @@ class MultiRaft:
             timing=timing,
             random=random,
             limits=limits,
+            campaigns=self.campaigns,
+            dirty=self.dirty,
             mark_dirty=self.mark_dirty,
         )
         self.catch_up_budget = CatchUpBudget(effects, limits.catch_up, self._read_on)
@@ -157,9 +161,6 @@ class MultiRaft:
         self.scrubs = self._new_scrubs(store, limits.scrubs)
         self._duties = self._new_duties()
         self._observing = self._new_observing(random)
-        self._dirty: OrderedDict[GroupId, None] = OrderedDict()
-        self._applying: OrderedDict[GroupId, None] = OrderedDict()
-        """Groups with committed entries to apply, the one that waits longest first."""
         self.refusals = Refusals(effects)
         self._images_read_first = self._turn_scheduled = self._stopped = False
 
@@ -307,7 +308,7 @@ class MultiRaft:
 
     def mark_dirty(self, group: GroupId) -> None:
         """Something happened to the group: advance it in the next turn."""
-        self._dirty[group] = None
+        self.dirty.add(group)
         self._schedule_turn()
 
     def _schedule_turn(self) -> None:
@@ -321,8 +322,8 @@ class MultiRaft:
             return
         half_us = max(1, self._limits.turn_work_us // 2)
         until_us = self._effects.work_us() + half_us
-        for _ in range(len(self._dirty)):
-            local = self.replicas.get(_next_of(self._dirty))
+        for _ in range(len(self.dirty)):
+            local = self.replicas.get(self.dirty.take())
             if local is not None and not local.installing:
                 self._advance(local)
             if self._effects.work_us() >= until_us:
@@ -334,7 +335,7 @@ class MultiRaft:
             entries=TURN_ENTRIES_MAX, bytes_max=TURN_BYTES_MAX, work_us=half_us, clock_us=clock
         )
         while self._applying:
-            local = self.replicas.get(_next_of(self._applying))
+            local = self.replicas.get(self._applying.take())
             if local is not None and not local.installing:
                 self._apply(local, budget)
             if budget.spent:
@@ -343,7 +344,8 @@ class MultiRaft:
         self.images.go_on()
         self._observing.answers.go_on()
         self._journal.write()
-        if self._dirty or self._applying:
+        self.campaigns.start()
+        if self.dirty or self._applying:
             self._schedule_turn()
 
     def _advance(self, local: LocalReplica) -> None:
@@ -404,7 +406,7 @@ class MultiRaft:
         if local.go_on():
             self.mark_dirty(local.group)
         if local.replica.has_to_apply:
-            self._applying[local.group] = None
+            self._applying.add(local.group)
         if local.has_recovered():
             self._effects.tell(
                 ReplicaRecovered(
@@ -508,6 +510,8 @@ class MultiRaft:
         self.repairs.tick()
         self._rebuilds.tick()
         self._awake.tick()
+        if self.campaigns.waiting:
+            self._schedule_turn()
         self._observing.pulls.tick()
         self.replicas.tick()
         if self._journal.tick():
@@ -669,10 +673,3 @@ class MultiRaft:
             self._awake.wake(local)
         local.read_barrier(reply, self._awake.lease_clock_us())
         self.mark_dirty(local.group)
-
-
-def _next_of(waiting: OrderedDict[GroupId, None]) -> GroupId:
-    """Take the group whose turn it is out of `waiting`; the controller's goes first."""
-    if CONTROLLER_GROUP in waiting:
-        waiting.move_to_end(CONTROLLER_GROUP, last=False)
-    return waiting.popitem(last=False)[0]

@@ -68,6 +68,8 @@ class Scrapes:
             disk_free_bytes=disk.f_bavail * disk.f_frsize,
             disk_bytes=disk.f_blocks * disk.f_frsize,
             calls_in_flight=self._gate.in_flight,
+            campaigns_waiting=multiraft.campaigns.waiting,
+            loop_behind=multiraft.dirty.lags,
             budgets={
                 "server.requests_max": self._gate.used,
                 "server.request_bytes_max": multiraft.admission.used,

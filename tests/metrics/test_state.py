@@ -23,6 +23,8 @@ STATE = NodeState(
     disk_free_bytes=25,
     disk_bytes=100,
     calls_in_flight=6,
+    campaigns_waiting=3,
+    loop_behind=True,
     budgets={"server.requests_max": 0.25},
     positions=(
         PositionState("etl", "a", Offset(40), 2),
@@ -53,6 +55,8 @@ def test_a_node_shows_its_disk_its_peers_and_itself() -> None:
     assert found("raftlog_node_disk_free_bytes") == 25
     assert found("raftlog_node_replicas_quarantined") == 2
     assert found("raftlog_node_calls_in_flight") == 6
+    assert found("raftlog_node_campaigns_waiting") == 3
+    assert found("raftlog_node_loop_behind") == 1
     ends = "raftlog_node_certificate_ends_timestamp_seconds"
     assert found(ends) == 1.8e9
     assert shown(replace(STATE, certificate_ends_s=None)).get_sample_value(ends) is None

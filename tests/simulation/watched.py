@@ -48,8 +48,19 @@ class WatchedRaft(Raft):
         if message.sender != self.node:  # its own votes come in the middle of `Replica.advance`
             self.stepped()
 
-    def tick(self, silent: Collection[NodeId] = (), *, now_us: int | None = None) -> bool:
-        something = super().tick(silent, now_us=now_us)
+    def campaign(self) -> bool:
+        campaigns = super().campaign()
+        self.stepped()
+        return campaigns
+
+    def tick(
+        self,
+        silent: Collection[NodeId] = (),
+        *,
+        now_us: int | None = None,
+        may_campaign: bool = True,
+    ) -> bool:
+        something = super().tick(silent, now_us=now_us, may_campaign=may_campaign)
         self.stepped()
         return something
 
