@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from raftlog.redaction import without_secrets
@@ -22,8 +23,10 @@ _silent: set[tuple[int, str]] = set()
 
 T = TypeVar("T")
 
-_WITH_QUERIES = frozenset({"s3", "gs", "gcs", "abfs", "abfss"})
-"""Schemes whose URIs may name another endpoint. Hadoop's own have no queries."""
+_SCHEMES = {"hdfs": "hdfs", "gs": "gs", "gcs": "gcs", "s3": "s3", "s3a": "s3", "s3n": "s3"}
+"""Schemes that are read, and what `pyarrow.fs` calls them: Hadoop's names for S3's clients all mean
+S3. Others are rejected: `abfs://` sends this process's token to the host that the URI names, and
+what comes with fsspec fetches any URL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +40,7 @@ class Unread:
 def ask(location: str, question: Callable[[FileSystem, str], T], timeout_s: float) -> T | Unread:
     """What `question` finds in the file system and folder of a checkpoint, within the timeout.
 
-    Errors of the storage, and of contents that are not as expected (`ValueError`, `KeyError`,
-    `TypeError`), are answers too.
+    Errors of the storage, and of contents that are not as expected, are answers too.
     """
     here = (os.getpid(), location)
     if here in _silent:
@@ -59,19 +61,35 @@ def ask(location: str, question: Callable[[FileSystem, str], T], timeout_s: floa
 
 
 def _asked(location: str, question: Callable[[FileSystem, str], T]) -> T | Unread:
-    import pyarrow as pa
-
-    try:
+    with _Failure() as failure:
         return question(*opened(location))
-    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
-        return Unread(without_secrets(f"{type(error).__name__}: {error}", location))
+    return Unread(without_secrets(f"{type(failure.error).__name__}: {failure.error}", location))
+
+
+class _Failure:
+    """Keeps what its block raises, of whatever kind: storages raise their own errors."""
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+
+    def __enter__(self) -> _Failure:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        self.error = error
+        return isinstance(error, Exception)
 
 
 def opened(location: str) -> tuple[FileSystem, str]:
-    """The file system and the folder of a checkpoint, without asking either.
+    """The file system and the folder of a checkpoint, without asking either. Raises `ValueError`
+    for a place that is not to be read.
 
-    Hadoop's local paths are not URIs: nothing in them is escaped. Its names for S3's clients all
-    mean S3.
+    Hadoop's local paths are not URIs: nothing in them is escaped.
     """
     from pyarrow import fs
 
@@ -80,9 +98,11 @@ def opened(location: str) -> tuple[FileSystem, str]:
         return fs.LocalFileSystem(), location.rstrip("/")
     if scheme == "file":
         return fs.LocalFileSystem(), "/" + rest.strip("/")
-    if scheme in ("s3a", "s3n"):
-        scheme = "s3"
-    if "?" in rest and scheme in _WITH_QUERIES:
+    if scheme not in _SCHEMES:
+        raise ValueError(
+            "only local paths and URIs of these schemes can be read: file, " + ", ".join(_SCHEMES)
+        )
+    if "?" in rest:
         raise ValueError("its URI has a query, which could lead what proves this process elsewhere")
-    files, folder = fs.FileSystem.from_uri(f"{scheme}:{rest}")
+    files, folder = fs.FileSystem.from_uri(f"{_SCHEMES[scheme]}:{rest}")
     return files, folder.rstrip("/")

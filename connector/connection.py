@@ -8,6 +8,7 @@ never part of a pickled object: readers and writers carry `ConnectionOptions` an
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -32,8 +33,13 @@ START_TIMEOUT_S = 5.0
 timeout. No setting: a node answers without a leader, so only a cluster that is down, or servers
 that are wrong, need longer."""
 
-_OF_COLLECTOR = ("HEADERS", "CLIENT_KEY", "CLIENT_CERTIFICATE")
-"""How OpenTelemetry's variables end that hold what proves a process to its collector."""
+_HARMLESS_OF_EXPORTERS = re.compile(
+    "OTEL_EXPORTER_OTLP_(TRACES_|METRICS_|LOGS_)?"
+    "(ENDPOINT|TIMEOUT|COMPRESSION|INSECURE|PROTOCOL|CERTIFICATE"
+    "|TEMPORALITY_PREFERENCE|DEFAULT_HISTOGRAM_AGGREGATION)"
+)
+"""The variables of OpenTelemetry's exporters that prove a process to no collector. Others may:
+headers, client certificates, providers of credentials, and what later versions add."""
 
 _lock = threading.Lock()
 _clients: dict[tuple[int, ConnectionOptions, bool], LogClient] = {}
@@ -121,12 +127,13 @@ def _opened(options: ConnectionOptions, timeout_s: float, *, patient: bool) -> L
 
 
 def _check_collector(endpoint: str) -> None:
-    """Reject an endpoint of the options while the environment has what proves this process to a
+    """Reject an endpoint of the options while the environment has what may prove this process to a
     collector: it is for that of the settings. Raises `InvalidOption`."""
     if not endpoint or endpoint == client_settings().tracing_endpoint:
         return
     for variable in os.environ:
-        if variable.startswith("OTEL_EXPORTER_OTLP") and variable.endswith(_OF_COLLECTOR):
+        is_exporters = variable.startswith("OTEL_") and "EXPORTER_OTLP" in variable
+        if is_exporters and not _HARMLESS_OF_EXPORTERS.fullmatch(variable):
             raise InvalidOption(
                 option="raftlog.tracing.endpoint",
                 problem=f"is not the collector that {variable} is for",

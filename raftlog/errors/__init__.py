@@ -10,6 +10,7 @@
     |   |-- TokenReplaced           a token was refused that has been replaced meanwhile
     |   |-- AuditUnavailable        an operation that cannot be audited, where it must be
     |   |-- MemberUnknown           a certificate names a node that is not known as a member
+    |   |-- RegisteredJustNow       a node registers again within seconds
     |   |-- RightsUnknown           a node does not know what callers may do
     |   |-- NodesNotReady           those that `raftlog up` waited for
     |   |-- NoQuorum                a leader that lost its majority, or an election in progress
@@ -194,6 +195,7 @@ from raftlog.errors.unavailable import (
     NotYet,
     Overloaded,
     QuotaExceeded,
+    RegisteredJustNow,
     ReplicaDiverged,
     ReplicaQuarantined,
     ResourceShortage,
@@ -294,6 +296,7 @@ __all__ = [
     "OffsetTrimmed",
     "Overloaded",
     "QuotaExceeded",
+    "RegisteredJustNow",
     "PathUnusable",
     "PeerProtocolViolation",
     "PeerUnproven",

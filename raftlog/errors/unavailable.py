@@ -105,6 +105,20 @@ class MemberUnknown(Unavailable):
 
 
 @dataclass(kw_only=True, eq=False)
+class RegisteredJustNow(Unavailable):
+    """The node has registered less than `seconds` ago. Nothing was done."""
+
+    node: int
+    seconds: str
+
+    cause_text = "Node {node} has registered less than {seconds} s ago."
+    remedy_text = (
+        "A node that starts tries again by itself. If it stays so, something registers again and "
+        "again with the node's certificate: see RegisterNode in the audit log."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
 class RightsUnknown(Unavailable):
     """A node does not know who may do what: since it started, or for longer than it may go on with
     what it knew, it has not reached those who do."""

@@ -176,11 +176,16 @@ class AwakeReplicas:
     def booted(self, peer: NodeId, boot_id: str) -> None:
         """The peer's process says which one it is; another one knows nothing of what was said."""
         if self._liveness.booted(peer, boot_id):
-            self.peer_closed(peer)
+            self._lost(peer)
             self._tell_missed(peer)
 
     def peer_closed(self, peer: NodeId) -> None:
         """The peer's process died or its connection was reset: its groups may elect at once."""
+        if self._liveness.closed(peer):
+            self._lost(peer)
+
+    def _lost(self, peer: NodeId) -> None:
+        """What its process has promised does not count any more."""
         for local in self._replicas.values():
             raft = local.raft
             if raft.leader == peer:

@@ -46,9 +46,9 @@ class VoterClocks:
         found_us = agreed(membership, ahead, least=_UNKNOWN)
         return None if found_us == _UNKNOWN else monotonic_us + found_us
 
-    def earliest_us(self) -> int:
-        """The earliest of the clocks that are known, this node's among them: for when no time is
-        confirmed. While a change of members is under way, a voter that it brings may be down."""
-        monotonic_us = self._effects.monotonic_us()
-        known = [monotonic_us + ahead_us for ahead_us in self._ahead_us.values()]
-        return min([self._effects.clock_us(), *known])
+    def earliest_us(self, membership: Membership) -> int:
+        """The earliest of the voters' clocks that are known, and of this node's: for when no time
+        is confirmed. While a change of members is under way, a voter that it brings may be down."""
+        monotonic_us, ahead = self._effects.monotonic_us(), self._ahead_us
+        voters = [monotonic_us + ahead[each] for each in membership.all_voters if each in ahead]
+        return min([self._effects.clock_us(), *voters])

@@ -533,8 +533,8 @@ class MultiRaft:
         """The time that the leader of a group writes into its entries: what a majority of the
         voters' clocks confirm, else the earliest that is known here: this node's own where programs
         tell none."""
-        confirmed_us = self._clocks.confirmed_us(local.raft.membership)
-        return self._clocks.earliest_us() if confirmed_us is None else confirmed_us
+        clocks, voters = self._clocks, local.raft.membership
+        return clocks.confirmed_us(voters) or clocks.earliest_us(voters)
 
     def _read_on(self) -> None:
         """There is room for more reads. Entries and images take turns in being first."""

@@ -22,6 +22,8 @@ class PeerLiveness:
         self._boots: dict[NodeId, str] = {}
         self._booted: set[NodeId] = set()
         """The peers that named another start of their process in this tick."""
+        self._closed: set[NodeId] = set()
+        """The peers whose streams ended in this tick."""
         self._silent: frozenset[NodeId] = frozenset()
 
     def follow(self, peers: Collection[NodeId]) -> None:
@@ -43,6 +45,7 @@ class PeerLiveness:
     def tick(self) -> list[NodeId]:
         """One tick has passed; the peers that count as silent from now on."""
         self._booted.clear()
+        self._closed.clear()
         fallen_silent = []
         for peer in self._ticks:
             self._ticks[peer] += 1
@@ -75,4 +78,13 @@ class PeerLiveness:
         if known is None:
             return False
         self._booted.add(peer)
+        return True
+
+    def closed(self, peer: NodeId) -> bool:
+        """The peer's last stream has ended. Noticed once in a tick, as `booted`: a peer may open
+        and close streams without end. One that is lost right after another one was opened is
+        noticed when the peer is silent."""
+        if peer in self._closed:
+            return False
+        self._closed.add(peer)
         return True

@@ -341,12 +341,13 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
 
     def may_lead(self, group: GroupId) -> Collection[NodeId]:
         """The nodes that may lead the group, as far as this one knows: those that decide by its log
-        here, and those on which the controller places it. All but observers, where neither says
-        so yet."""
+        here, and those on which the controller places it. Where neither says so yet, those that
+        vote may lead the controller's group; of any other group none is known, because one that
+        does not hold it could forge what it answers."""
         local = self._replicas.get(group)
         deciders = () if local is None else local.raft.membership.all_voters
         found = {*deciders, *self.placed_nodes(group)}.intersection(self.voting_nodes)
-        return found or self.voting_nodes
+        return found if found or group != CONTROLLER_GROUP else self.voting_nodes
 
     def _is_placed(self, local: LocalReplica, peer: NodeId) -> bool:
         """Does the controller place the group on the peer, or has it until a change ends?"""

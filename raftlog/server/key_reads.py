@@ -8,7 +8,7 @@ from raftlog.machines.group_info import KvInfo
 from raftlog.machines.kv_commands import KeyValue
 from raftlog.server.calling import calling
 from raftlog.server.kv_services import KvServices
-from raftlog.server.leader_calls import TRY_TIMEOUT_S, ask_leader
+from raftlog.server.leader_calls import TRY_TIMEOUT_S, LeaderCalls
 from raftlog.server.node import Node
 from raftlog.wire.calls import OPEN_KV, READ_KEYS
 from raftlog.wire.kv_calls import KEYS_PER_PAGE_MAX, KeyPages, KvReply, OpenKv, ReadKeys
@@ -22,6 +22,9 @@ class KeyReads:
         self._services = services
         self.has_store = False
         """Whether a read has found that the cluster has a store; it never loses it again."""
+        self.waits_for_place = False
+        """Whether the last read found a store, and the controller's log, as far as it was applied
+        here, did not say yet which nodes hold it."""
 
     async def read(self, prefix: str, *, try_timeout_s: float = TRY_TIMEOUT_S) -> list[KeyValue]:
         """The keys that begin so, as of now or later. Raises a `RaftlogError` where no node answers
@@ -31,31 +34,32 @@ class KeyReads:
 
     async def _read(self, prefix: str, try_timeout_s: float) -> list[KeyValue]:
         store = self._node.multiraft.replicas.controller.kv
+        self.waits_for_place = False
         if store is None:
-            # What another node says of it counts for this read only: that node may lie.
+            # What another node says of it counts for this read only: that node may lie. Which
+            # nodes hold the store, only the log of the store or of the controller says.
             opened = await self._ask_for_store(try_timeout_s)
             store = opened.kvs[0] if opened.kvs else None
+            self.waits_for_place = store is not None
         if store is None:
             return []
         self.has_store = True
         found: list[KeyValue] = []
         pages = KeyPages()
-        while await self._read_page(store, prefix, found, pages, try_timeout_s):
+        leader = LeaderCalls(self._node.may_lead(store.group), self._node.channels)
+        while await self._read_page(leader, store, prefix, found, pages, try_timeout_s):
             pass
         return found
 
     async def _ask_for_store(self, try_timeout_s: float) -> KvReply:
-        return await ask_leader(
-            OPEN_KV,
-            self._services.open_kv,
-            OpenKv(create=False),
-            others=self._node.may_lead(CONTROLLER_GROUP),
-            channels=self._node.channels,
-            try_timeout_s=try_timeout_s,
+        leader = LeaderCalls(self._node.may_lead(CONTROLLER_GROUP), self._node.channels)
+        return await leader.ask(
+            OPEN_KV, self._services.open_kv, OpenKv(create=False), try_timeout_s=try_timeout_s
         )
 
     async def _read_page(
         self,
+        leader: LeaderCalls,
         kv: KvInfo,
         prefix: str,
         found: list[KeyValue],
@@ -73,13 +77,8 @@ class KeyReads:
             end="",
             limit=KEYS_PER_PAGE_MAX,
         )
-        reply = await ask_leader(
-            READ_KEYS,
-            self._services.read_keys,
-            call,
-            others=self._node.may_lead(kv.group),
-            channels=self._node.channels,
-            try_timeout_s=try_timeout_s,
+        reply = await leader.ask(
+            READ_KEYS, self._services.read_keys, call, try_timeout_s=try_timeout_s
         )
         pages.check(call, reply)
         found += reply.keys

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import grpc
 import grpc.aio
@@ -25,6 +25,9 @@ from raftlog.transport.peer_channels import PeerChannels
 from raftlog.wire.calls import CLUSTER_METADATA_KEY, SERVICE, PlainCall
 from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error, decode_reply, encode_request
 
+_Address: TypeAlias = tuple[NodeId, str]
+"""A node, and where it listens for clients."""
+
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
 
@@ -40,43 +43,56 @@ _CHANNEL_OPTIONS = tuple(
 )
 
 
-async def ask_leader(
-    call: PlainCall[Request, Reply],
-    serve: Callable[[Request], Awaitable[Reply]],
-    request: Request,
-    *,
-    others: Mapping[NodeId, str],
-    channels: PeerChannels,
-    try_timeout_s: float = TRY_TIMEOUT_S,
-) -> Reply:
-    """Have `serve` answer here, if this node leads the group that it needs, else the node that
-    does.
+class LeaderCalls:
+    """The calls of one node to the leader of one group. It remembers the node that answered last,
+    so that a read of many pages looks for the leader once."""
 
-    `others` are the other nodes that may lead the group, with the addresses where they listen for
-    clients. With TLS each must show the certificate of its id: an answer can be a grant. A node of
-    another cluster refuses the call.
+    def __init__(self, others: Mapping[NodeId, str], channels: PeerChannels) -> None:
+        """`others` are the other nodes that may lead the group, with the addresses where they
+        listen for clients. With TLS each must show the certificate of its id: an answer can be a
+        grant. A node of another cluster refuses the call."""
+        self._others = others
+        self._channels = channels
+        self._leader: _Address | None = None
 
-    Raises what the leader raises, or `Unavailable` if it was not found: it is what this node
-    raised, and it may have been done all the same.
-    """
-    try:
-        return await serve(request)
-    except (NotLeader, ReplicaQuarantined) as refused:
-        hint = _hint_of(refused)
-        # A node that has just joined has heard of no leader: any other knows.
-        for asked in [hint] if hint else random.sample(list(others.items()), len(others)):
-            try:
-                return await _ask(asked, call, request, channels, try_timeout_s)
-            except NotLeader as error:
-                leader = None if hint else _hint_of(error)
-                if leader is not None:
-                    return await _ask(leader, call, request, channels, try_timeout_s)
-            except Unavailable:
-                continue
-        raise
+    async def ask(
+        self,
+        call: PlainCall[Request, Reply],
+        serve: Callable[[Request], Awaitable[Reply]],
+        request: Request,
+        *,
+        try_timeout_s: float = TRY_TIMEOUT_S,
+    ) -> Reply:
+        """Have `serve` answer here, if this node leads the group, else the node that does.
+
+        Each of the others is asked at most once, and so is the leader that it names: what this
+        node has heard of the leader may be late, or a guess. Raises what the leader raises, or
+        `Unavailable` if it was not found: it is what this node raised, and it may have been done
+        all the same.
+        """
+        try:
+            return await serve(request)
+        except (NotLeader, ReplicaQuarantined) as refused:
+            asked: set[_Address] = set()
+            # A node that has just joined has heard of no leader: any other knows.
+            shuffled = random.sample(list(self._others.items()), len(self._others))
+            for first in (self._leader, _hint_of(refused), *shuffled):
+                named = first
+                while named is not None and named not in asked and named[0] != refused.node:
+                    asked.add(named)
+                    try:
+                        reply = await _ask(named, call, request, self._channels, try_timeout_s)
+                    except NotLeader as error:
+                        named = _hint_of(error) if named is first else None
+                    except Unavailable:
+                        break
+                    else:
+                        self._leader = named
+                        return reply
+            raise
 
 
-def _hint_of(error: RaftlogError) -> tuple[NodeId, str] | None:
+def _hint_of(error: RaftlogError) -> _Address | None:
     """The leader that the error names, and its address."""
     if not isinstance(error, NotLeader) or not 0 < error.leader <= NODE_MAX:
         return None
@@ -84,7 +100,7 @@ def _hint_of(error: RaftlogError) -> tuple[NodeId, str] | None:
 
 
 async def _ask(
-    asked: tuple[NodeId, str],
+    asked: _Address,
     call: PlainCall[Request, Reply],
     request: Request,
     channels: PeerChannels,

@@ -64,6 +64,10 @@ _GRANTS_TRY_S = 1.0
 """How long one node is given to tell the grants: what is taken away acts within seconds, also
 while a node is stuck."""
 
+_PLACE_PAUSE_S = 0.2
+"""The pause before grants are read again that could not be read because the controller's log does
+not say yet where they are. No setting: a node that starts applies that log within moments."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -252,7 +256,7 @@ async def _follow_keys(services: Services, every_s: float) -> None:
             ),
             services.meters.look(partial(read, quota_keys.KEY_PREFIX)),
         )
-        await asyncio.sleep(every_s)
+        await asyncio.sleep(_PLACE_PAUSE_S if services.keys.waits_for_place else every_s)
 
 
 async def _watch_leases(node: Node) -> None:

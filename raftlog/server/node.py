@@ -59,7 +59,7 @@ from raftlog.multiraft.repair import RepairCounts
 from raftlog.multiraft.scrubs import ScrubLimits
 from raftlog.server.calling import caller
 from raftlog.server.compactor import Compactor
-from raftlog.server.leader_calls import ask_leader
+from raftlog.server.leader_calls import LeaderCalls
 from raftlog.server.loop_effects import LoopEffects
 from raftlog.server.node_links import NodeLinks
 from raftlog.server.open_file_limit import share_of_open_files
@@ -534,12 +534,9 @@ class Node:
 
     async def _tell_controller(self, report: ReportPlacement) -> None:
         try:
-            await ask_leader(
-                REPORT_PLACEMENT,
-                lambda own: self._count_report(own, self.node),
-                report,
-                others=self.may_lead(CONTROLLER_GROUP),
-                channels=self.channels,
+            leader = LeaderCalls(self.may_lead(CONTROLLER_GROUP), self.channels)
+            await leader.ask(
+                REPORT_PLACEMENT, lambda own: self._count_report(own, self.node), report
             )
         except RaftlogError as error:
             log.info("a placement is not reported yet", group=report.group, cause=error.cause)

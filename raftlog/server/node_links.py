@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 import structlog
 
 from raftlog.core.types import NodeId
+from raftlog.transport.callers import LogLimit
 from raftlog.transport.link import PeerLink
 
 log = structlog.get_logger(__name__)
@@ -30,6 +31,7 @@ class NodeLinks(Mapping[NodeId, PeerLink]):
         self._addresses: dict[NodeId, str] = {}
         """Where the nodes said that they listen; a link may be told to dial elsewhere."""
         self._tasks: dict[NodeId, asyncio.Task[None]] = {}
+        self._log_limit = LogLimit("peer gone")
         self._ended: set[asyncio.Task[None]] = set()
 
     def __getitem__(self, peer: NodeId) -> PeerLink:
@@ -50,7 +52,8 @@ class NodeLinks(Mapping[NodeId, PeerLink]):
         """Keep a link to each of the nodes at its address, and to no other."""
         for peer in list(self._links):
             if nodes.get(peer) != self._addresses[peer]:
-                log.info("peer gone", peer=peer, address=self._addresses[peer])
+                if self._log_limit.admits(peer):
+                    log.info("peer gone", peer=peer, address=self._addresses[peer])
                 self._end(peer)
         for peer, address in nodes.items():
             if peer != self._node and peer not in self._links:

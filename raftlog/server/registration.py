@@ -9,7 +9,7 @@ import structlog
 from raftlog.core.types import CONTROLLER_GROUP
 from raftlog.errors import RaftlogError, Unavailable
 from raftlog.machines.rules import RULES_LATEST
-from raftlog.server.leader_calls import ask_leader
+from raftlog.server.leader_calls import LeaderCalls
 from raftlog.server.node import Node
 from raftlog.server.services import Services
 from raftlog.wire.calls import REGISTER_NODE, RegisterNodeCall
@@ -40,13 +40,8 @@ async def register(node: Node, services: Services) -> None:
     )
     while True:
         try:
-            await ask_leader(
-                REGISTER_NODE,
-                services.register_node,
-                call,
-                others=node.may_lead(CONTROLLER_GROUP),
-                channels=node.channels,
-            )
+            leader = LeaderCalls(node.may_lead(CONTROLLER_GROUP), node.channels)
+            await leader.ask(REGISTER_NODE, services.register_node, call)
         except Unavailable as error:
             log.debug("registration waits", cause=error.cause)
             await asyncio.sleep(_PAUSE_S)

@@ -360,7 +360,7 @@ def client_handlers(services: Services, gate: CallGate) -> grpc.GenericRpcHandle
     handlers = dict(
         [
             plain(calls.DESCRIBE_CLUSTER, services.describe_cluster),
-            plain(calls.REGISTER_NODE, services.register_node),
+            plain(calls.REGISTER_NODE, services.register_node, services.check_registration),
             plain(calls.CREATE_TOPIC, services.create_topic, services.existing_topic),
             plain(calls.ADD_NODE, services.placing.add_node),
             plain(calls.SET_PARENTS, services.placing.set_parents),
@@ -412,7 +412,8 @@ def _unary(
     gate: CallGate,
     already: Callable[[Request], Awaitable[Reply | None]] | None = None,
 ) -> Callable[[bytes, Context], Awaitable[bytes]]:
-    """`already` answers what needs no change, which is no audited operation; else None."""
+    """`already` answers or rejects what needs no change, which is no audited operation; else
+    None."""
 
     async def answer(data: bytes, context: Context) -> bytes | RaftlogError:
         asked: Request | None = None

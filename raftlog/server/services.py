@@ -7,6 +7,8 @@ a log entry, and at apply, where the exactly-once rules decide on every replica 
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -115,6 +117,11 @@ _BODY_BYTES_PER_WORK = 8192
 bodies, for which the kernel has to provide memory; their checksum takes 0.3 to 0.6 us."""
 
 
+_REGISTRATION_PAUSE_S = 2.0
+"""A node may register again at a leader after so long. No setting: a node registers once in the
+life of its process."""
+
+
 class Services:
     """The calls of one node. Every method may raise any `RaftlogError`."""
 
@@ -131,6 +138,8 @@ class Services:
         self.placing = PlacingServices(node, self.scans)
         self.kv = KvServices(node, self.placing, self.allowed, self.scans)
         self.keys = KeyReads(node, self.kv)
+        self._registered_s: dict[NodeId, float] = {}
+        """When each node last tried to register here."""
         node.positions = partial(self.keys.read, POSITIONS_PREFIX)
         self._order = SenderOrder(
             wait_max_s=self._limits.reorder_wait_max_s,
@@ -167,6 +176,17 @@ class Services:
             caller=known.principal if known is not None else "",
             caller_groups=tuple(sorted(known.groups)) if known is not None else (),
         )
+
+    async def check_registration(self, call: calls.RegisterNodeCall) -> None:
+        """Reject a node that registers again at once: each time writes the controller's log and
+        two lines of the audit log. Raises `NotLeader`, `RegisteredJustNow`."""
+        self._node.check_leads(self._multiraft.replicas.of_controller)
+        if self._is_unknown(call.node):
+            return
+        now_s = time.monotonic()
+        if now_s < self._registered_s.get(call.node, -math.inf) + _REGISTRATION_PAUSE_S:
+            raise errors.RegisteredJustNow(node=call.node, seconds=f"{_REGISTRATION_PAUSE_S:g}")
+        self._registered_s[call.node] = now_s
 
     async def register_node(self, call: calls.RegisterNodeCall) -> NodeRegistered:
         """Bind a node id of this cluster to its store. Raises `IdentityRefused`, `NodeUnknown`,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -33,18 +34,22 @@ from raftlog.errors import (
     MemberUnknown,
     NotLeader,
     RaftlogError,
+    RegisteredJustNow,
     Unauthenticated,
 )
 from raftlog.machines.commands import AddNode, ReportPlacement
+from raftlog.machines.rules import RULES_LATEST
 from raftlog.tls import Certificates, open_channel
 from raftlog.transport.link import STREAM_METHOD
 from raftlog.wire.calls import (
     ADD_NODE,
     CALLS,
     PLACE_GROUP,
+    REGISTER_NODE,
     REPORT_PLACEMENT,
     SERVICE,
     NodeView,
+    RegisterNodeCall,
     StreamedCall,
 )
 from raftlog.wire.codec import encode_hello, encode_peer_messages, encode_request
@@ -245,6 +250,43 @@ def test_the_controller_s_leader_does_not_believe_its_own_log_alone(
     wait_for(lambda: is_moved(operator, moved.group), "the honest nodes' topic to move", PATIENCE_S)
     assert not is_moved(operator, topic.group)
     cluster.serve(liar)
+
+
+def test_a_node_that_registers_again_and_again_writes_no_log(
+    cluster: ProcessCluster, operator: LogClient
+) -> None:
+    """Each registration was an entry of the controller's log, and two lines of the audit log."""
+    operator.members.transfer(CONTROLLER_GROUP, 1, timeout_s=PATIENCE_S)
+    identity = (cluster.data / "node-2" / "identity").read_text().partition("\n")[2]
+    call = RegisterNodeCall(
+        node=NodeId(2),
+        store_uuid=json.loads(identity)["store_uuid"],
+        address=cluster.address(2),
+        rules=RULES_LATEST,
+        rack="",
+    )
+
+    def answer(rack: str) -> object:
+        frame = encode_request(REGISTER_NODE, replace(call, rack=rack))
+        return asked(cluster, "node-2", 1, RegisterNode=frame)["RegisterNode"]
+
+    def begun() -> int:
+        lines = (cluster.data.parent / "audit-1.jsonl").read_text().splitlines()
+        found = [json.loads(line) for line in lines]
+        its = [each for each in found if (each["call"], each["who"]) == ("RegisterNode", "node:2")]
+        return [each["outcome"] for each in its].count("begun")
+
+    wait_for(lambda: isinstance(answer("r0"), bytes), "a registration", PATIENCE_S)
+    wait_for(lambda: begun() > 0, "its line", PATIENCE_S)
+    before, answers = begun(), list[object]()
+
+    def is_rejected() -> bool:
+        answers.append(answer(f"r{len(answers)}"))
+        return isinstance(answers[-1], RegisteredJustNow)
+
+    wait_for(is_rejected, "a rejection", PATIENCE_S)
+    assert begun() < before + len(answers)
+    wait_for(lambda: isinstance(answer(""), bytes), "the next registration", PATIENCE_S)
 
 
 def test_an_address_that_nobody_could_reach_gets_into_no_log(operator: LogClient) -> None:

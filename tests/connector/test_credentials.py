@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from pyarrow.fs import FileSystem
 from pyspark.serializers import CPickleSerializer
 
 from raftlog.certificates import make_certificates
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.errors import InvalidOption, NodeUnreachable
-from raftlog.spark.checkpoint_files import opened
+from raftlog.spark.checkpoint_files import Unread, ask, opened
 from raftlog.spark.connection import check_reachable, client
 from raftlog.spark.declarations import FOUND, Endpoint
 from raftlog.spark.option_values import client_settings
@@ -147,21 +150,75 @@ def test_nodes_that_an_option_says_were_found_get_no_credential(
         connection(**{"raftlog.bootstrap.servers": client_settings().bootstrap_servers})
 
 
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "OTEL_EXPORTER_OTLP_HEADERS",
+        "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+        "OTEL_EXPORTER_OTLP_CLIENT_KEY",
+        "OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE",
+        "OTEL_PYTHON_EXPORTER_OTLP_GRPC_CREDENTIAL_PROVIDER",
+        "OTEL_PYTHON_EXPORTER_OTLP_GRPC_TRACES_CREDENTIAL_PROVIDER",
+        "OTEL_EXPORTER_OTLP_TRACES_OF_A_LATER_VERSION",
+    ],
+)
 def test_what_proves_a_process_to_its_collector_goes_to_no_other(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
     define(monkeypatch, DEFINED)
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=secret")
+    monkeypatch.setenv(variable, "api-key=secret")
     elsewhere = connection(**NAMED, **{"raftlog.tracing.endpoint": "http://evil:4317"})
-    with pytest.raises(InvalidOption, match="OTEL_EXPORTER_OTLP_HEADERS") as rejected:
+    with pytest.raises(InvalidOption, match=variable) as rejected:
         client(elsewhere)
     assert "secret" not in str(rejected.value)
 
 
-@pytest.mark.parametrize("scheme", ["s3", "s3a", "gs", "abfss"])
+def test_variables_that_prove_nothing_leave_the_collector_to_an_option(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    make_certificates(tmp_path, cluster_id="c", hosts={1: "127.0.0.1"}, days=1)
+    define(monkeypatch, {**DEFINED, "_CA": str(tmp_path / "ca.pem")})
+    for variable, value in {"TIMEOUT": "1", "TRACES_COMPRESSION": "gzip"}.items():
+        monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{variable}", value)
+    elsewhere = connection(**NAMED, **{"raftlog.tracing.endpoint": "http://127.0.0.1:4317"})
+    client(elsewhere).close()
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n", "gs", "gcs", "hdfs"])
 def test_a_checkpoints_uri_leads_to_no_other_endpoint(scheme: str) -> None:
     with pytest.raises(ValueError, match="has a query"):
         opened(f"{scheme}://bucket/a?endpoint_override=evil:80&scheme=http")
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "abfs://account@evil:10000/container/a",
+        "abfss://container@account.evil/a",
+        "fsspec+http://evil/a",
+        "hf://datasets/evil/a",
+        "viewfs://evil/a",
+        "http://evil/a",
+        "mock:///a",
+    ],
+)
+def test_a_checkpoint_is_read_only_where_the_documents_say(location: str) -> None:
+    """The host in it would get the process's token, or be asked for any URL."""
+    with pytest.raises(ValueError, match="only local paths"):
+        opened(location)
+    found = ask(location, lambda files, folder: "read", PATIENCE_S)
+    assert isinstance(found, Unread)
+    assert "only local paths" in found.problem
+
+
+def test_whatever_a_storage_raises_is_an_answer(tmp_path: Path) -> None:
+    def deep(files: FileSystem, folder: str) -> object:
+        return json.loads(files.open_input_file(f"{folder}/metadata").read())
+
+    (tmp_path / "metadata").write_text("[" * 100_000)
+    found = ask(str(tmp_path), deep, PATIENCE_S)
+    assert isinstance(found, Unread)
+    assert found.problem.startswith("RecursionError")
 
 
 @pytest.mark.parametrize(

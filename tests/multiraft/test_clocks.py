@@ -63,12 +63,22 @@ def test_where_no_time_is_confirmed_the_earliest_known_clock_counts() -> None:
     times = Times()
     times.wall_us += YEAR
     clocks = node_1(times)
-    assert clocks.earliest_us() == NOON + YEAR, "it knows no other"
+    assert clocks.earliest_us(VOTERS) == NOON + YEAR, "it knows no other"
     clocks.heard(NodeId(2), NOON - 5)
     times.passed_us += 1_000
     joint = Membership((NodeId(1), NodeId(3)), outgoing=VOTERS.voters)
     assert clocks.confirmed_us(joint) is None
-    assert clocks.earliest_us() == NOON - 5 + 1_000
+    assert clocks.earliest_us(joint) == NOON - 5 + 1_000
+
+
+def test_a_clock_counts_only_where_its_node_votes() -> None:
+    """An observer, or a node that was removed, could hold the time of all groups back."""
+    clocks = node_1(Times())
+    clocks.heard(NodeId(2), NOON - 5)
+    clocks.heard(NodeId(4), NOON - YEAR)
+    joint = Membership((NodeId(1), NodeId(3)), outgoing=VOTERS.voters)
+    assert clocks.confirmed_us(joint) is None
+    assert clocks.earliest_us(joint) == NOON - 5
 
 
 def test_half_of_an_even_number_of_voters_is_no_majority() -> None:
@@ -86,5 +96,5 @@ def test_what_is_no_time_is_not_believed() -> None:
     clocks = node_1(times)
     for clock_us in (-(2**63), -1, 2**63 - 1):
         clocks.heard(NodeId(2), clock_us)
-    assert clocks.earliest_us() == NOON
+    assert clocks.earliest_us(VOTERS) == NOON
     assert clocks.confirmed_us(VOTERS) is None

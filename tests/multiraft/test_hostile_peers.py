@@ -475,3 +475,15 @@ def test_no_value_of_a_manifest_ends_the_node_or_changes_what_is_committed(
             )  # fmt: skip
         victim.tick(1)
         assert victim.committed() == committed
+
+
+def test_streams_that_a_peer_opens_and_closes_again_cost_one_look_in_a_tick() -> None:
+    victim = following()
+    raft = victim.multiraft.replicas[GROUP].raft
+    for leader in (NO_NODE, TWO):
+        victim.multiraft.peer_closed(TWO)
+        assert raft.leader == leader
+        victim.hear(heartbeat(GROUP, TWO, raft.term))
+    victim.tick(1)
+    victim.multiraft.peer_closed(TWO)
+    assert raft.leader == NO_NODE

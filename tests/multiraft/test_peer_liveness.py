@@ -18,3 +18,12 @@ def test_another_start_of_a_process_is_noticed_once_in_a_tick() -> None:
     liveness.tick()
     assert liveness.booted(TWO, "2.999"), "what was passed over is noticed when it is named again"
     assert not liveness.booted(TWO, "2.999")
+
+
+def test_a_stream_that_ended_is_noticed_once_in_a_tick() -> None:
+    """For each the caller looks at all replicas, and a peer can open and close thousands."""
+    liveness = PeerLiveness([TWO, THREE], silent_after_ticks=10)
+    assert sum(liveness.closed(TWO) for _ in range(1000)) == 1
+    assert liveness.closed(THREE)
+    liveness.tick()
+    assert liveness.closed(TWO)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import stat
 import threading
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from raftlog.changing_files import replace_whole
 from raftlog.config import load
 from raftlog.config_tls import PemFiles
 from raftlog.errors import InvalidOption
-from raftlog.tls import Certificates, peer_name
+from raftlog.tls import _FILE_BYTES_MAX, Certificates, peer_name
 
 OPTIONS = PemFiles("the ca", "the cert", "the key")
 
@@ -240,3 +241,30 @@ def test_one_file_of_settings_serves_all_nodes() -> None:
     )
     assert settings.tls.files_of(7) == PemFiles("/ca", "/a/node-7.pem", "/a/7.key")
     assert load().tls.files_of(7) is None
+
+
+@pytest.mark.parametrize("which", range(3))
+def test_only_regular_files_of_bounded_length_are_read(tmp_path: Path, which: int) -> None:
+    """An option may name a device without end, or a FIFO that nobody writes."""
+    files = made(tmp_path)
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "long").write_bytes(b"\n" * _FILE_BYTES_MAX + Path(files[which]).read_bytes())
+    unusable = {
+        "/dev/zero": "not a regular file",
+        str(tmp_path / "fifo"): "not a regular file",
+        str(tmp_path): "Is a directory",
+        str(tmp_path / "long"): f"more than {_FILE_BYTES_MAX} bytes",
+    }
+    for path, problem in unusable.items():
+        given = PemFiles(*(path if n == which else each for n, each in enumerate(files)))
+        with pytest.raises(InvalidOption, match=problem) as rejected:
+            Certificates(given, OPTIONS)
+        assert OPTIONS[which] in str(rejected.value)
+
+
+def test_authorities_with_comments_in_any_script_are_read(tmp_path: Path) -> None:
+    """As the bundles of operating systems have them."""
+    files = made(tmp_path)
+    ca = Path(files.ca)
+    ca.write_bytes("# T\u00dcRKTRUST\n".encode() + ca.read_bytes())
+    assert Certificates(files, OPTIONS).current().ca == ca.read_bytes()

@@ -15,7 +15,7 @@ from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.config_tls import PemFiles
 from raftlog.core.types import GroupId, LogIndex, NodeId
 from raftlog.errors import NotLeader
-from raftlog.server.leader_calls import ask_leader
+from raftlog.server.leader_calls import LeaderCalls
 from raftlog.tls import Certificates, port_credentials
 from raftlog.transport.link import CHANNEL_OPTIONS
 from raftlog.transport.peer_channels import PeerChannels
@@ -60,13 +60,8 @@ def test_a_node_is_asked_by_its_id_and_not_by_where_it_listens(
         port = server.add_secure_port("127.0.0.1:0", certificates)
         await server.start()
         channels = PeerChannels("c", of_node(tmp_path, ONE), 1)
-        asked = ask_leader(
-            GET_LAST_APPLIED,
-            not_here,
-            GetLastApplied(group=GroupId(1)),
-            others={TWO: f"127.0.0.1:{port - 1}"},
-            channels=channels,
-        )
+        leader = LeaderCalls({TWO: f"127.0.0.1:{port - 1}"}, channels)
+        asked = leader.ask(GET_LAST_APPLIED, not_here, GetLastApplied(group=GroupId(1)))
         try:
             if is_heard:
                 assert await asked == answered
@@ -134,15 +129,9 @@ def test_where_nobody_answers_no_channel_is_kept() -> None:
         async def not_here(_: DescribeCluster) -> ClusterDescription:
             raise NotLeader(group=GroupId(1), node=1, what="topic 't'", leader=2, address=nowhere)
 
+        leader = LeaderCalls({TWO: nowhere}, channels)
         with pytest.raises(NotLeader, match=r"Node 1 does not lead topic 't' \(group 1\)"):
-            await ask_leader(
-                DESCRIBE_CLUSTER,
-                not_here,
-                DescribeCluster(),
-                others={TWO: nowhere},
-                channels=channels,
-                try_timeout_s=5.0,
-            )
+            await leader.ask(DESCRIBE_CLUSTER, not_here, DescribeCluster(), try_timeout_s=5.0)
         assert channels.kept_to(TWO, nowhere, CHANNEL_OPTIONS) is not before
         await channels.close()
 
