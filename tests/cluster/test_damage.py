@@ -384,9 +384,12 @@ def test_a_node_whose_log_was_cut_off_says_so_and_fetches_the_rest(cluster: Proc
         assert "Only if the file was cut off in another way" in json.loads(said)["advice"]
 
 
-def test_an_emptied_folder_is_a_lost_store_for_serve_and_for_up(tmp_path: Path) -> None:
+def test_a_node_whose_folder_is_emptied_or_made_again_ends(tmp_path: Path) -> None:
+    """An empty one is a lost store, for `serve` and for `up`. Another store under the node's id has
+    forgotten its votes: it is rejected, and says so instead of waiting for ever."""
     with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
         client.create_topic("t", "number bigint")
+        cluster.wait_caught_up(client, "t")
         cluster.kill(3)
         log, own = cluster.logs[3], cluster.data / "node-3"
         for emptied in (lambda: shutil.rmtree(own), own.mkdir):
@@ -397,28 +400,16 @@ def test_an_emptied_folder_is_a_lost_store_for_serve_and_for_up(tmp_path: Path) 
             assert "error: StoreMissing:" in log.read_text()[before:]
             assert not own.exists() or os.listdir(own) in ([], ["lock"])
         assert client.append("t", [{"number": 1}]).start == 0
-    said = tmp_path / "said"
-    with pytest.raises(DeadlineExceeded, match="ended with code"):
-        ProcessCluster.start(cluster.data, said=said)
-    assert "StoreMissing" in said.read_text()
-
-
-def test_a_node_with_a_wiped_folder_is_refused_and_ends(tmp_path: Path) -> None:
-    """It has forgotten its votes, and reports that instead of waiting for ever."""
-    with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
-        client.create_topic("t", "number bigint")
-        cluster.wait_caught_up(client, "t")
-        cluster.kill(3)
         stores.wipe(cluster.data, 3, other=1)
-        log = cluster.logs[3]
         cluster.serve(3)
-        wait_for(
-            lambda: "error: IdentityRefused:" in log.read_text(),
-            "the end",
-            PATIENCE_S,
-        )
+        wait_for(lambda: "error: IdentityRefused:" in log.read_text(), "the end", PATIENCE_S)
         said = "".join(cluster.logs[node].read_text() for node in (1, 2))
         assert said.count("peer refused") <= 10, "a refused peer does not fill the log"
+    shutil.rmtree(own)
+    said_by_up = tmp_path / "said"
+    with pytest.raises(DeadlineExceeded, match="ended with code"):
+        ProcessCluster.start(cluster.data, said=said_by_up)
+    assert "StoreMissing" in said_by_up.read_text()
 
 
 def test_a_wiped_folder_helps_no_node_that_has_just_started_to_lead(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
@@ -32,6 +33,7 @@ def all_run(cluster: ProcessCluster) -> bool:
     return all(cluster.runs(node) for node in cluster.pids)
 
 
+@pytest.mark.soak
 def test_nodes_serve_nearly_as_many_topics_as_they_may_open_files(tmp_path: Path) -> None:
     topics = [f"t{number}" for number in range(TOPICS)]
     data = tmp_path / "data"
