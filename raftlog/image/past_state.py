@@ -15,7 +15,7 @@ from raftlog.storage.contract import FileSystem
 from raftlog.storage.scan import scan
 from raftlog.wire.codec import decode_command
 
-_SHARE = 0.5
+SHARE = 0.5
 """Of the time, the thread works so much and rests otherwise: it is the node's own process, whose
 loop has to serve all others meanwhile. No setting: an entry takes 20 us of work."""
 
@@ -63,7 +63,7 @@ class PastStateRead:
             state = read_snapshot(fs, folder, info.group, self._snapshot)
             machine = restored(info, self._snapshot, state).machine
             after = self._snapshot.index
-        pace = Pace(_SHARE, clock_s=time.thread_time)
+        pace = Pace(SHARE, clock_s=time.thread_time)
         for place, command in pace.over(
             scan(fs, folder, info.group, LogIndex(after + 1), self._index)
         ):

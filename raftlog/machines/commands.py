@@ -114,8 +114,9 @@ class Stage:
     batch: BatchSummary
     create_writer: bool
     owner: str = ""
-    """The principal that writes, where it may not continue what another began; "": it may, or
-    callers are not authenticated."""
+    """The principal that writes; "": callers are not authenticated."""
+    any_owner: bool = False
+    """Whether it may continue the writers of others. They stay theirs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +153,8 @@ class CommitEpoch:
     """Whether what it makes visible takes the place of all records that are: the log
     start moves to the first of its records with the same entry."""
     owner: str = ""
-    """As of `Stage`."""
+    any_owner: bool = False
+    """Both as of `Stage`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +163,8 @@ class AbortEpoch:
 
     key: EpochKey
     owner: str = ""
-    """As of `Stage`."""
+    any_owner: bool = False
+    """Both as of `Stage`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,11 +108,10 @@ def refusal_of_owner(
     row: WriterRow | None, command: Stage | CommitEpoch | AbortEpoch, topic: str
 ) -> Refused | None:
     """Reject a principal that may continue only its own writers, if this one has another owner."""
-    owner = command.owner
-    if row is None or not owner or not row.owner or row.owner == owner:
+    if row is None or command.any_owner or row.owner in ("", command.owner):
         return None
     return refused(
-        "WriterOfAnother", writer=row.name, owner=row.owner, principal=owner, topic=topic
+        "WriterOfAnother", writer=row.name, owner=row.owner, principal=command.owner, topic=topic
     )
 
 

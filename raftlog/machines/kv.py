@@ -382,6 +382,11 @@ class KvMachine:
             if found is not None:
                 yield found
 
+    def changes_since(self, at: LogIndex) -> int:
+        """How many changes at most `pairs` and `changes` walk over to tell what was at entry `at`,
+        which is applied. O(1)."""
+        return max(0, min(self._last_index - at, len(self._changes)))
+
     def _undone(self, at: LogIndex) -> dict[str, KeyValue | None]:
         """What the keys that were changed after entry `at` were then."""
         undone: dict[str, KeyValue | None] = {}

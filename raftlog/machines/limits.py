@@ -73,6 +73,10 @@ NAMES_COMPARED_MAX = 1000
 """How many names are searched for the nearest one: a refusal must not block the apply loop."""
 
 
+EPOCHS_OF_WRITER = 2
+"""Open epochs that a writer may have, whatever others have: the one that it writes, and one of
+which a late task has staged something. The bounds on writers bound these too."""
+
 WRITER_BYTES_MIN = 2048
 """The least that a writer row counts. Ordinary texts need less, so an existing row can commit even
 when the table is full."""
@@ -109,6 +113,8 @@ class TopicLimits:
     epochs_per_writer_max: int = 1_000
     """Open epochs of a writer: it has one or two. They are found by their numbers, which a caller
     can choose so that thousands of them collide in Python's hash tables."""
+    epochs_max: int = 20_000
+    """Open epochs of all writers. Beyond them a writer may still have `EPOCHS_OF_WRITER`."""
     writers_max: int = 10_000
     """Rows of streams and named writers, which are never removed automatically. One principal may
     own half of them."""
@@ -130,6 +136,7 @@ class TopicLimits:
         assert self.staged_entries_per_writer_max > 0
         assert self.attempts_per_writer_max > 0
         assert self.epochs_per_writer_max > 0
+        assert self.epochs_max > 0
         assert self.writers_max > 0
         assert self.transient_writers_max > 0
         assert self.writer_bytes_max > 0

@@ -29,6 +29,7 @@ from raftlog.machines.group_info import CreatedInfo, KvInfo
 from raftlog.machines.kv import Result
 from raftlog.machines.kv_commands import SESSION_CHARACTERS
 from raftlog.machines.limits import (
+    EPOCHS_OF_WRITER,
     INTEGER_MAX,
     KEY_CHARACTERS_MAX,
     VALUE_BYTES_MAX,
@@ -316,6 +317,9 @@ def _problem_of_producers(state: ProducersState) -> str | None:
 
 def _problem_of_writers(state: WritersState) -> str | None:
     open_epochs = sum(len(row.open_epochs) for row in state.rows)
+    further = sum(max(0, len(row.open_epochs) - EPOCHS_OF_WRITER) for row in state.rows)
+    if further > TopicLimits().epochs_max:
+        return "the writers have too many open epochs"
     return (
         _problem_of_keys("writers", (row.name for row in state.rows))
         or _problem_of_keys("forgotten writers", state.forgotten)

@@ -388,8 +388,18 @@ class TopicMachine:
 
     @property
     def staged_bytes(self) -> int:
-        """What the open epochs of all writers count against their limits (`machines.limits`)."""
+        """What the open epochs of all writers count against their limits (`machines.limits`).
+        O(1)."""
         return self._writers.staged_bytes
+
+    def staged_bytes_of(self, owner: str) -> int:
+        """The same of the owner's writers. O(1)."""
+        return self._writers.staged_bytes_of(owner)
+
+    @property
+    def open_epoch_count(self) -> int:
+        """How many epochs are open. O(1)."""
+        return self._writers.open_epoch_count
 
     @property
     def dead_bytes(self) -> int:

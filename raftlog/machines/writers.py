@@ -42,7 +42,12 @@ from raftlog.machines.epoch_rules import (
     judge_stage,
     refusal_of_owner,
 )
-from raftlog.machines.limits import STAGED_ENTRY_BYTES, STAGED_ENTRY_CHARGE_BYTES, TopicLimits
+from raftlog.machines.limits import (
+    EPOCHS_OF_WRITER,
+    STAGED_ENTRY_BYTES,
+    STAGED_ENTRY_CHARGE_BYTES,
+    TopicLimits,
+)
 from raftlog.machines.outcomes import (
     EpochAborted,
     Refused,
@@ -60,7 +65,7 @@ class WriterTable:
 
     __slots__ = (
         "_clock", "_forgotten", "_lasting", "_limits", "_names", "_open", "_rows", "_shares",
-        "_topic", "_transient", "dead_bytes", "schema_version",
+        "_staged", "_topic", "_transient", "dead_bytes", "schema_version",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +87,8 @@ class WriterTable:
         """All other rows by owner."""
         self._open: ByAge[tuple[str, int]] = ByAge()
         """Writer and epoch of each open epoch, by its newest Stage."""
+        self._staged: Shares[str] = Shares()
+        """The rows with open epochs by owner, with the charge of these."""
         self._forgotten = Forgotten(limits.transient_writers_max)
         """Transient writers that had committed."""
         self.dead_bytes = 0
@@ -96,9 +103,10 @@ class WriterTable:
         self._transient.restore(list(self._rows), state.transient)
         for name in self._transient:
             self._count(self._shares, self._rows[name])
-        for name, lasting in self._rows.items():
+        for name, restored in self._rows.items():
+            self._count_staged(restored)
             if name not in self._transient:
-                self._count(self._lasting, lasting)
+                self._count(self._lasting, restored)
         self._open.restore(self._open_keys(), state.open_epochs)
         self._forgotten = Forgotten(self._limits.transient_writers_max, state.forgotten)
         self.dead_bytes = state.dead_bytes
@@ -260,14 +268,19 @@ class WriterTable:
             self._settle(row)
         else:
             self._count(self._lasting, row)
+            self._count_staged(row)
         return WriterOwnerSet(known=True, former=former)
 
     # ------------------------------------------------------------ queries
 
     @property
     def staged_bytes(self) -> int:
-        """The charge of all open attempts of all writers."""
-        return sum(self._rows[name].staged_bytes for name in {name for name, _ in self._open})
+        """The charge of all open attempts of all writers. O(1)."""
+        return self._staged.byte_count
+
+    def staged_bytes_of(self, owner: str) -> int:
+        """The same of the owner's writers. O(1)."""
+        return self._staged.share_of(owner)[1]
 
     def staged_bytes_with(self, command: Stage) -> int:
         """What the writer's run would have staged with this stage; 0 if it is staged already."""
@@ -279,6 +292,11 @@ class WriterTable:
         if attempt is not None and command.number < attempt.entry_count:
             return 0
         return row.staged_bytes + more
+
+    @property
+    def open_epoch_count(self) -> int:
+        """How many epochs are open. O(1)."""
+        return len(self._open)
 
     def open_epochs(self) -> Iterator[tuple[str, str, int]]:
         """(writer, run, epoch) of each open epoch."""
@@ -332,7 +350,7 @@ class WriterTable:
         """The context of a command that leaves a row of that kind if it is taken."""
         publishes = isinstance(command, CommitEpoch)
         # A new transient row removes another one.
-        no_room = None if anonymous else self._no_row(command)
+        no_room = self._no_epoch(command.key) or (None if anonymous else self._no_row(command))
         return RuleContext(
             schema_version=self.schema_version,
             no_room=no_room or self._no_bytes(command, transient=anonymous, publishes=publishes),
@@ -342,15 +360,27 @@ class WriterTable:
     def _no_row(self, command: Stage | CommitEpoch) -> Refused | None:
         """Why there is no room for another lasting row of this owner. An owner may have half of
         them at most: they stay, and one principal must not keep all others out."""
-        owner, most = command.owner, self._limits.writers_max
+        most = self._limits.writers_max
         if command.key.writer in self._lasting:
             return None
         if len(self._lasting) >= most:
             return refused("TooManyWriters", topic=self._topic, limit=most)
+        row = self._rows.get(command.key.writer)
+        owner = row.owner if row is not None and row.owner else command.owner
         share = max(1, most // 2)
         if owner and self._lasting.share_of(owner)[0] >= share:
             return refused("TooManyWriters", topic=self._topic, limit=share, owner=owner)
         return None
+
+    def _no_epoch(self, key: EpochKey) -> Refused | None:
+        """Why there is no room for another open epoch of a writer with several."""
+        row, most = self._rows.get(key.writer), self._limits.epochs_max
+        if len(self._open) < most or row is None or row.run != key.run:
+            return None
+        if key.epoch in row.open_epochs or len(row.open_epochs) < EPOCHS_OF_WRITER:
+            return None
+        what = f"The writers of topic {self._topic!r}"
+        return refused("TooMany", what=what, limit=most, unit="open epochs")
 
     def _no_bytes(
         self, command: Stage | CommitEpoch, *, transient: bool, publishes: bool
@@ -404,6 +434,7 @@ class WriterTable:
     def _settle(self, row: WriterRow) -> None:
         """Record that the row is active now, among rows of its kind."""
         row.active_us = self._clock.now_us
+        self._count_staged(row)
         if row.lasting:
             self._transient.drop(row.name)
             self._shares.drop(row.name)
@@ -421,6 +452,12 @@ class WriterTable:
     def _count(self, shares: Shares[str], row: WriterRow) -> None:
         shares.touch(row.name, row.owner, row.bytes_counted)
 
+    def _count_staged(self, row: WriterRow) -> None:
+        if row.open_epochs:
+            self._staged.touch(row.name, row.owner, row.staged_bytes)
+        else:
+            self._staged.drop(row.name)
+
     def _forget(self, row: WriterRow) -> None:
         """Remove the row and what it has open. Remember the name of a transient one that
         committed."""
@@ -431,6 +468,7 @@ class WriterTable:
         self._transient.drop(row.name)
         self._shares.drop(row.name)
         self._lasting.drop(row.name)
+        self._staged.drop(row.name)
         if row.transient and row.last_epoch >= 0:
             self._forgotten.add(row.name)
 

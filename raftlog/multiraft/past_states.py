@@ -17,7 +17,6 @@ from raftlog.errors import (
     IndexOverflow,
     IndexUnderflow,
     NotLeader,
-    Overloaded,
     RaftlogError,
 )
 from raftlog.image.manifest import SnapshotInfo
@@ -64,7 +63,7 @@ class PastStates:
         self._made: _Made | None = None
 
     def stop(self) -> None:
-        """The node ends: what is being made is not wanted any more."""
+        """What is being made is not wanted any more: the node ends, or the call that asked."""
         if self._making is not None:
             self._making.abandon()
 
@@ -80,33 +79,28 @@ class PastStates:
         self.stop()
         self._made = None
 
-    def read(self, local: LocalReplica, index: LogIndex, done: Done) -> None:
-        """Tell `done` of a machine that knows the state after entry `index`, which is applied and
-        which the replica's machine does not know any more; or why there is none.
-
-        Raises `IndexUnderflow` if neither snapshots nor log reach back to it, `Overloaded`,
-        `IndexOverflow`, `NotLeader` where the replica tells none now.
-        """
+    def known(self, local: LocalReplica, index: LogIndex) -> KvMachine | None:
+        """The last machine that was made, if it knows the state after entry `index`."""
         made = self._made
-        if made is not None and made.replica is local.replica and _knows(made, index):
-            made.idle_ticks = 0
-            done(made.machine)
-            return
+        if made is None or made.replica is not local.replica or not _knows(made, index):
+            return None
+        made.idle_ticks = 0
+        return made.machine
+
+    def make(self, local: LocalReplica, index: LogIndex, done: Done) -> None:
+        """Tell `done` of a machine that knows the state after entry `index`, which is applied; or
+        why there is none. The one that was asked for before must be made.
+
+        Raises `IndexUnderflow` if neither snapshots nor log reach back to it, `IndexOverflow`,
+        `NotLeader` where the replica tells none now.
+        """
+        assert self._making is None, "one is made at a time"
         if local.mending or not gives_images_of(local):
             raise local.not_leader()
         durable = local.replica.log.durable_index
         if index > durable:
             raise IndexOverflow(requested=index, latest=durable)
-        snapshot = _nearest(local, index)
-        if self._making is not None:
-            holder = "Another past state of the key-value store is being made"
-            raise Overloaded(queue="Past states being made", limit=1, holder=holder)
-        self._make(local, snapshot, index, done)
-
-    def _make(
-        self, local: LocalReplica, snapshot: SnapshotInfo | None, index: LogIndex, done: Done
-    ) -> None:
-        replica = local.replica
+        replica, snapshot = local.replica, _nearest(local, index)
         read = PastStateRead(self._fs, local.image.folder, local.info, snapshot, index)
         self._made = None  # two of them would be as large as the store each
         self._making = read

@@ -106,10 +106,8 @@ class Allowed:
             case calls.TopicsReply():
                 seen = [each for each in reply.topics if self._sees(who, each.name)]
                 return calls.TopicsReply(topics=tuple(seen))
-            case calls.NodeView():
-                return self._shown_view(who, reply)
             case PlacementsReply():
-                groups = [each for each in reply.groups if self._sees_group(who, each.group)]
+                groups = [each for each in reply.groups if self.sees_group(who, each.group)]
                 return replace(reply, groups=tuple(groups))
             case _:
                 return reply
@@ -120,6 +118,11 @@ class Allowed:
             names = [name for name in error.nearest.split(", ") if self._sees(who, name)]
             return TopicNotFound(topic=error.topic, nearest=", ".join(names))
         return error
+
+    def require_any(self, who: Caller | None) -> None:
+        """Raises `Forbidden` if the caller has no right on anything, `RightsUnknown`."""
+        if not self.rights.allow(who, None, ANYTHING):
+            raise refusal(who, None, ANYTHING)
 
     def may_all(self, who: Caller | None) -> bool:
         """Whether the caller has every right. Raises `RightsUnknown`."""
@@ -195,8 +198,9 @@ class Allowed:
     def _sees(self, who: Caller | None, topic: str) -> bool:
         return self.rights.allow(who, None, topic_named(topic))
 
-    def _sees_group(self, who: Caller | None, group: GroupId) -> bool:
-        """Groups that are no topics are no secret; of one that is unknown this is not known."""
+    def sees_group(self, who: Caller | None, group: GroupId) -> bool:
+        """Groups that are no topics are no secret; of one that is unknown this is not known.
+        Raises `RightsUnknown`."""
         info = self._replicas.info_of(group)
         if info is None:
             return self.rights.allow(who, Right.CLUSTER, EVERYTHING)
@@ -212,17 +216,9 @@ class Allowed:
         needs = self.of_key(Right.READ, found.key, found.value)
         return all(self.rights.allow(who, need.right, need.on) for need in needs)
 
-    def _shown_view(self, who: Caller | None, view: calls.NodeView) -> calls.NodeView:
-        """Folders are seen by who may see the cluster."""
-        shows_folders = self.rights.allow(who, Right.CLUSTER, EVERYTHING)
-        return replace(
-            view,
-            groups=tuple(each for each in view.groups if self._sees_group(who, each.group)),
-            quarantined=tuple(
-                each for each in view.quarantined if self._sees_group(who, each.group)
-            ),
-            set_aside=view.set_aside if shows_folders else (),
-        )
+    def sees_folders(self, who: Caller | None) -> bool:
+        """Whether the caller may see a node's folders. Raises `RightsUnknown`."""
+        return self.rights.allow(who, Right.CLUSTER, EVERYTHING)
 
 
 def _is_for(key: str, names: frozenset[str]) -> bool:

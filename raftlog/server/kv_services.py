@@ -17,9 +17,10 @@ from raftlog.errors import (
     ReplicaDiverged,
     StateDisputed,
 )
+from raftlog.image.past_state import SHARE
 from raftlog.machines.commands import CreateKv
 from raftlog.machines.group_info import KvInfo, label_of
-from raftlog.machines.kv import CHANGES_KEPT, KvMachine
+from raftlog.machines.kv import KvMachine
 from raftlog.machines.kv_commands import (
     SESSION_CHARACTERS,
     DeleteKey,
@@ -34,7 +35,13 @@ from raftlog.machines.validity import problem_of_key_write
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.server.allowed import Allowed
 from raftlog.server.calling import caller, principal
-from raftlog.server.fair_scans import PERIOD_WORK_MAX, WORK_PER_WAKE, FairScans
+from raftlog.server.fair_scans import (
+    PERIOD_S,
+    PERIOD_WORK_MAX,
+    WORK_PER_WAKE,
+    WORK_S,
+    FairScans,
+)
 from raftlog.server.group_services import problem_of_seconds
 from raftlog.server.node import Node
 from raftlog.server.placing import PlacingServices
@@ -55,6 +62,12 @@ work."""
 
 _CHANGES_PER_WORK = 16
 """Changes whose keys are compared with a prefix."""
+
+_UNDONE_PER_WORK = 6
+"""Changes that are undone, to tell what was before them."""
+
+_WORK_PER_PERIOD_OF_REPLAY = int(SHARE * PERIOD_S / WORK_S)
+"""What the thread that makes a past state takes of a processor in one period."""
 
 _CHANGES_PER_PIECE = PERIOD_WORK_MAX // _WORK_PER_KEY
 """Changes that are judged before others get the loop."""
@@ -89,6 +102,9 @@ class KvServices:
         self._scans = scans
         self._placing = placing
         self._multiraft = node.multiraft
+        self._past = node.multiraft.images.past
+        self._making = asyncio.Lock()
+        """One past state is made at a time: held until it is made or given up."""
         self._replicas = node.multiraft.replicas
 
     async def open_kv(self, call: calls.OpenKv) -> calls.KvReply:
@@ -201,7 +217,8 @@ class KvServices:
             await self._scans.begin()
             machine = await self._machine_that_knows(local, index)
             page, more = _page(machine, call, start, index)
-            self._scans.spend(_WORK_PER_PAGE + _WORK_PER_KEY * len(page))
+            undone = machine.changes_since(index) // _UNDONE_PER_WORK
+            self._scans.spend(_WORK_PER_PAGE + _WORK_PER_KEY * len(page) + undone)
             for pair in page:
                 if not self._allowed.sees_key(who, pair):
                     continue
@@ -227,12 +244,11 @@ class KvServices:
             self._replicas.check_here(local)
             _check_agreed(local)
             _check_known(local, seen)
-            # A replica that took an image may have to apply again what was told.
-            applied = max(seen, local.replica.applied_index)
-            passed = min(applied - seen, CHANGES_KEPT)
+            passed = local.kv_machine.changes_since(seen)
             self._scans.spend(WORK_PER_WAKE + passed // _CHANGES_PER_WORK)
             found = local.kv_machine.changes(seen, call.prefix)
-            seen = applied
+            # A replica that took an image may have to apply again what was told.
+            seen = max(seen, local.replica.applied_index)
             changes = await self._seen_changes(found)
             if changes or seen - told >= _ENTRIES_UNTOLD_MAX:
                 told = seen
@@ -278,18 +294,49 @@ class KvServices:
             raise IndexOverflow(requested=index, latest=latest) from None
 
     async def _machine_that_knows(self, local: LocalReplica, index: LogIndex) -> KvMachine:
-        """The replica's machine, or one that is made again from snapshot and log."""
+        """The replica's machine, or one that is made again from snapshot and log, for callers in
+        turn: one of each waits for the others."""
+        known = self._known(local, index)
+        if known is not None:
+            return known
+        self._allowed.require_any(caller())
+        async with self._scans.one_at_a_time():
+            await self._making.acquire()
+            known = self._known(local, index)
+            if known is None:
+                return await self._make(local, index)
+            self._making.release()
+            return known
+
+    def _known(self, local: LocalReplica, index: LogIndex) -> KvMachine | None:
+        self._replicas.check_here(local)
         if local.kv_machine.knows(index):
             return local.kv_machine
-        made: asyncio.Future[KvMachine | RaftlogError]
-        made = asyncio.get_running_loop().create_future()
+        return self._past.known(local, index)
+
+    async def _make(self, local: LocalReplica, index: LogIndex) -> KvMachine:
+        """Make the past state, which takes of the caller's share as long as it lasts."""
+        loop = asyncio.get_running_loop()
+        made: asyncio.Future[KvMachine | RaftlogError] = loop.create_future()
 
         def done(found: KvMachine | RaftlogError) -> None:
-            if not made.done():  # its caller may be gone
-                made.set_result(found)
+            self._making.release()
+            made.set_result(found)
 
-        self._multiraft.images.past.read(local, index, done)
-        machine = await made
+        try:
+            self._past.make(local, index, done)
+        except RaftlogError:
+            self._making.release()
+            raise
+        try:
+            while not made.done():
+                self._scans.spend(_WORK_PER_PERIOD_OF_REPLAY)
+                await asyncio.wait([made], timeout=PERIOD_S)
+        except asyncio.CancelledError:
+            if not made.done():
+                self._past.stop()
+            raise
+        machine = made.result()
         if isinstance(machine, RaftlogError):
             raise machine
         return machine

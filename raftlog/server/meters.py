@@ -104,8 +104,8 @@ class Meter:
         self._allowances = {limit: Allowance() for limit in RATES}
         self._calls = 0
         self._streams = 0
-        self._writers: set[tuple[GroupId, str]] = set()
-        """Those that have staged something, by group and name."""
+        self._staging: set[GroupId] = set()
+        """The topics in which the caller has staged something."""
 
     def enter(self) -> None:
         """Count a call; `leave` must follow. Raises `Overloaded`."""
@@ -162,10 +162,12 @@ class Meter:
         group: GroupId,
         writer: str,
         byte_count: int,
-        staged_bytes: Callable[[GroupId, str], int],
+        before: int,
+        staged_bytes: Callable[[GroupId], int],
     ) -> None:
         """Refuse to stage what would exceed the quota. The writer would have `byte_count` staged
-        then; `staged_bytes` tells what another one has.
+        then. `staged_bytes` tells what the caller's writers have in a topic, `before` what this
+        one has of that.
 
         Raises `QuotaExceeded` if the caller's other writers may make room by a commit, and
         `WriterBytesExceeded` if they cannot.
@@ -181,13 +183,9 @@ class Meter:
                 advice=f"raise the quota: raftlog quota set {shlex.quote(self._principal)} "
                 "--staged-bytes BYTES",
             )
-        others = {
-            each: staged
-            for each in self._writers - {(group, writer)}
-            if (staged := staged_bytes(*each))
-        }
-        self._writers = {(group, writer), *others}
-        if byte_count + sum(others.values()) > most:
+        staged = {each: staged_bytes(each) for each in (*self._staging, group)}
+        self._staging = {group, *(each for each, in_topic in staged.items() if in_topic)}
+        if byte_count - before + sum(staged.values()) > most:
             raise self._exceeded(Limit.STAGED_BYTES, 0.0)
 
     def _use(self, limit: Limit, amount: int, now_s: float) -> float:

@@ -70,17 +70,11 @@ class Rights:
         if not self.allow(who, right, asked):
             raise refusal(who, right, asked)
 
-    def owner(self, who: Caller | None, topic: str, writer: str) -> str:
-        """Whose a writer is to be that the caller writes; "": the caller may continue anybody's.
-        Raises `RightsUnknown`."""
-        if self._may_all(who):
-            return ""
-        assert who is not None, "who is asked is known"
-        grants = self._known()
+    def any_owner(self, who: Caller | None, topic: str, writer: str) -> bool:
+        """Whether the caller may continue the writer if another principal owns it. Raises
+        `RightsUnknown`."""
         asked = ((Right.ADMIN, topic_named(topic)), (Right.WRITE, writer_named(writer)))
-        if any(grants.allow(who, right, each) for right, each in asked):
-            return ""
-        return who.principal
+        return any(self.allow(who, right, each) for right, each in asked)
 
     def check_change(self, who: Caller | None, grants: Grants, resource: Resource) -> None:
         """Reject a change of `grants`, the latest, by a caller without the right to make it. Raises

@@ -320,17 +320,23 @@ class Services:
         return self._view(call.groups)
 
     def _view(self, groups: Sequence[GroupId]) -> calls.NodeView:
-        """`groups`: which are shown of those that are here; none given, all. They are looked up and
-        put into no set: a caller can choose numbers that collide there, which takes minutes."""
+        """The groups that the caller may see of those that are here; of `groups`, if it names any.
+        They are looked up and put into no set: a caller can choose numbers that collide there,
+        which takes minutes."""
         here, quarantined = self._multiraft.replicas, self._multiraft.replicas.quarantined
-        shown = {each: here[each] for each in groups if each in here} if groups else here
-        aside = {each: quarantined[each] for each in groups if each in quarantined}
-        aside = aside if groups else quarantined
+        sees = partial(self.allowed.sees_group, caller())
+        shown = {each: here[each] for each in groups or here if each in here and sees(each)}
+        aside = {
+            each: quarantined[each]
+            for each in groups or quarantined
+            if each in quarantined and sees(each)
+        }
+        folders = self._node.set_aside if self.allowed.sees_folders(caller()) else {}
         return calls.NodeView(
             node=self._node.node,
             groups=tuple([views.group_view(self._node, each) for each in shown.values()]),
             quarantined=tuple(map(views.quarantine_view, aside.values())),
-            set_aside=views.set_aside_views(self._node.set_aside),
+            set_aside=views.set_aside_views(folders),
         )
 
     # ------------------------------------------------------------ writing
@@ -361,7 +367,8 @@ class Services:
             timestamp_us=self._node.now_us(local),
             batch=self._checked(local, call, body),
             create_writer=call.create_writer,
-            owner=self._owner(local, call.key),
+            owner=principal(),
+            any_owner=self._any_owner(local, call.key),
         )
         check_sense("Stage", problem_of_stage(command))
         self._check_staged_bytes(local, command)
@@ -395,7 +402,8 @@ class Services:
             transient_writer=call.transient_writer,
             plan=call.plan,
             overwrite=call.overwrite,
-            owner=self._owner(local, call.key),
+            owner=principal(),
+            any_owner=self._any_owner(local, call.key),
         )
         outcome = await self._node.propose(local, command)
         counts = self._node.counts
@@ -411,14 +419,13 @@ class Services:
     async def abort_epoch(self, call: calls.AbortEpochCall) -> EpochAborted:
         """Drop the open attempts of one run's epoch."""
         local = self._here(call.group, call.incarnation)
-        outcome = await self._node.propose(
-            local, AbortEpoch(key=call.key, owner=self._owner(local, call.key))
+        command = AbortEpoch(
+            key=call.key, owner=principal(), any_owner=self._any_owner(local, call.key)
         )
-        return self._accepted(EpochAborted, outcome)
+        return self._accepted(EpochAborted, await self._node.propose(local, command))
 
-    def _owner(self, local: LocalReplica, key: EpochKey) -> str:
-        """Whose the writer is to be; "": no caller is authenticated, or it may write as any."""
-        return self.rights.owner(caller(), local.topic_machine.info.name, key.writer)
+    def _any_owner(self, local: LocalReplica, key: EpochKey) -> bool:
+        return self.rights.any_owner(caller(), local.topic_machine.info.name, key.writer)
 
     # ------------------------------------------------------------ writers
 
@@ -644,26 +651,27 @@ class Services:
     def _check_staged_bytes(self, local: LocalReplica, stage: Stage) -> None:
         """Refuse here what would lie on all disks for nothing, and what exceeds the caller's
         quota."""
-        limit = self._limits.staged_bytes_max
+        limit, writer = self._limits.staged_bytes_max, stage.key.writer
         staged = local.topic_machine.staged_bytes_with(stage)
         meter = self.meters.of(caller())
         if meter is not None:
-            meter.check_staged(local.group, stage.key.writer, staged, self._staged_bytes)
+            row = local.topic_machine.writer(writer)
+            before = row.staged_bytes if row is not None and row.owner == stage.owner else 0
+            meter.check_staged(local.group, writer, staged, before, self._staged_bytes)
         if limit and staged > limit:
             raise errors.WriterBytesExceeded(
-                writer=stage.key.writer,
+                writer=writer,
                 staged_bytes=staged,
                 limit=limit,
                 option="server.staged_bytes_max",
             )
 
-    def _staged_bytes(self, group: GroupId, writer: str) -> int:
-        """What a writer has staged in a topic that this node leads; 0 in another."""
-        local = self._multiraft.replicas.get(group)
+    def _staged_bytes(self, group: GroupId) -> int:
+        """What the caller's writers have staged in a topic that this node leads; 0 in another."""
+        local: LocalReplica | None = self._multiraft.replicas.get(group)
         if local is None or local.raft.role is not Role.LEADER:
             return 0
-        row = local.topic_machine.writer(writer)
-        return 0 if row is None else row.staged_bytes
+        return local.topic_machine.staged_bytes_of(principal())
 
 
 def _check_not_trimmed(machine: TopicMachine, start: Offset) -> None:

@@ -36,7 +36,7 @@ def group_view(node: Node, local: LocalReplica) -> GroupView:
         applied_index=local.replica.applied_index,
         log_start_offset=topic.log_start_offset if topic else Offset(0),
         high_water_mark=topic.high_water_mark if topic else Offset(0),
-        open_epochs=len(topic.open_epochs()) if topic else 0,
+        open_epochs=topic.open_epoch_count if topic else 0,
         staged_bytes=topic.staged_bytes if topic else 0,
         state_hash=local.replica.state_hash.hex(),
         followers=_followers(node, local),

@@ -146,6 +146,7 @@ def _put_stage(message: pb.Stage, command: Stage, header: BatchHeader) -> None:
     message.create_writer = command.create_writer
     message.batch_header = encode_header(header).SerializeToString()
     message.owner = command.owner
+    message.any_owner = command.any_owner
 
 
 def _get_stage(message: pb.Stage) -> Stage:
@@ -159,6 +160,7 @@ def _get_stage(message: pb.Stage) -> Stage:
         batch=decode_summary(message.batch),
         create_writer=message.create_writer,
         owner=message.owner,
+        any_owner=message.any_owner,
     )
 
 

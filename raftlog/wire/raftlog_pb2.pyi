@@ -253,7 +253,7 @@ class Append(_message.Message):
     def __init__(self, producer: _Optional[str] = ..., sequence: _Optional[int] = ..., timestamp_us: _Optional[int] = ..., batch: _Optional[_Union[BatchSummary, _Mapping]] = ..., batch_header: _Optional[bytes] = ..., owner: _Optional[str] = ...) -> None: ...
 
 class Stage(_message.Message):
-    __slots__ = ("key", "attempt", "number", "timestamp_us", "batch", "create_writer", "batch_header", "owner")
+    __slots__ = ("key", "attempt", "number", "timestamp_us", "batch", "create_writer", "batch_header", "owner", "any_owner")
     KEY_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
@@ -262,6 +262,7 @@ class Stage(_message.Message):
     CREATE_WRITER_FIELD_NUMBER: _ClassVar[int]
     BATCH_HEADER_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
+    ANY_OWNER_FIELD_NUMBER: _ClassVar[int]
     key: EpochKey
     attempt: str
     number: int
@@ -270,10 +271,11 @@ class Stage(_message.Message):
     create_writer: bool
     batch_header: bytes
     owner: str
-    def __init__(self, key: _Optional[_Union[EpochKey, _Mapping]] = ..., attempt: _Optional[str] = ..., number: _Optional[int] = ..., timestamp_us: _Optional[int] = ..., batch: _Optional[_Union[BatchSummary, _Mapping]] = ..., create_writer: _Optional[bool] = ..., batch_header: _Optional[bytes] = ..., owner: _Optional[str] = ...) -> None: ...
+    any_owner: bool
+    def __init__(self, key: _Optional[_Union[EpochKey, _Mapping]] = ..., attempt: _Optional[str] = ..., number: _Optional[int] = ..., timestamp_us: _Optional[int] = ..., batch: _Optional[_Union[BatchSummary, _Mapping]] = ..., create_writer: _Optional[bool] = ..., batch_header: _Optional[bytes] = ..., owner: _Optional[str] = ..., any_owner: _Optional[bool] = ...) -> None: ...
 
 class CommitEpoch(_message.Message):
-    __slots__ = ("key", "attempts", "schema_version", "timestamp_us", "keep_on_mismatch", "create_writer", "transient_writer", "plan", "overwrite", "owner")
+    __slots__ = ("key", "attempts", "schema_version", "timestamp_us", "keep_on_mismatch", "create_writer", "transient_writer", "plan", "overwrite", "owner", "any_owner")
     KEY_FIELD_NUMBER: _ClassVar[int]
     ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -284,6 +286,7 @@ class CommitEpoch(_message.Message):
     PLAN_FIELD_NUMBER: _ClassVar[int]
     OVERWRITE_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
+    ANY_OWNER_FIELD_NUMBER: _ClassVar[int]
     key: EpochKey
     attempts: _containers.RepeatedCompositeFieldContainer[AttemptReference]
     schema_version: int
@@ -294,15 +297,18 @@ class CommitEpoch(_message.Message):
     plan: str
     overwrite: bool
     owner: str
-    def __init__(self, key: _Optional[_Union[EpochKey, _Mapping]] = ..., attempts: _Optional[_Iterable[_Union[AttemptReference, _Mapping]]] = ..., schema_version: _Optional[int] = ..., timestamp_us: _Optional[int] = ..., keep_on_mismatch: _Optional[bool] = ..., create_writer: _Optional[bool] = ..., transient_writer: _Optional[bool] = ..., plan: _Optional[str] = ..., overwrite: _Optional[bool] = ..., owner: _Optional[str] = ...) -> None: ...
+    any_owner: bool
+    def __init__(self, key: _Optional[_Union[EpochKey, _Mapping]] = ..., attempts: _Optional[_Iterable[_Union[AttemptReference, _Mapping]]] = ..., schema_version: _Optional[int] = ..., timestamp_us: _Optional[int] = ..., keep_on_mismatch: _Optional[bool] = ..., create_writer: _Optional[bool] = ..., transient_writer: _Optional[bool] = ..., plan: _Optional[str] = ..., overwrite: _Optional[bool] = ..., owner: _Optional[str] = ..., any_owner: _Optional[bool] = ...) -> None: ...
 
 class AbortEpoch(_message.Message):
-    __slots__ = ("key", "owner")
+    __slots__ = ("key", "owner", "any_owner")
     KEY_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
+    ANY_OWNER_FIELD_NUMBER: _ClassVar[int]
     key: EpochKey
     owner: str
-    def __init__(self, key: _Optional[_Union[EpochKey, _Mapping]] = ..., owner: _Optional[str] = ...) -> None: ...
+    any_owner: bool
+    def __init__(self, key: _Optional[_Union[EpochKey, _Mapping]] = ..., owner: _Optional[str] = ..., any_owner: _Optional[bool] = ...) -> None: ...
 
 class Expire(_message.Message):
     __slots__ = ("timestamp_us", "epoch_lease_us", "transient_writer_lease_us", "producer_lease_us")

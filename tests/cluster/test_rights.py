@@ -490,6 +490,12 @@ def test_a_writer_is_continued_by_who_began_it_and_by_who_was_granted_that(
     write_epoch(people["etl"], 0)
     with pytest.raises(WriterOfAnother, match="'token:eve' may not continue writer 'w'"):
         write_epoch(people["eve"], 1, run="of-eve")
+    for name in ("operator", "root"):  # they may continue any writer
+        write_epoch(people[name], 0, writer=name)
+        with pytest.raises(WriterOfAnother):
+            write_epoch(people["eve"], 1, run="of-eve", writer=name)
+        write_epoch(people["root"], 1, writer=name)
+        assert operator.writers.describe("other", name).owner == f"token:{name}"
     write_epoch(people["etl"], 1)
     assert operator.writers.describe("other", "w").owner == "token:etl"
     operator.acl.grant("token:eve", [Right.WRITE], Resource(Kind.WRITER, "w"))

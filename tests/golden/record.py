@@ -212,7 +212,8 @@ class Script:
         once = c.EpochKey(writer="o1", query_id="o1", run="o1", epoch=0, streaming=False)
         self.commit(once, self.stage(once, "a5", 3), transient_writer=True)
         self.stage(stream("r2", 3), "a6", 4)
-        self.node.write(self.group, c.AbortEpoch(key=stream("r2", 3)))
+        aborted = c.AbortEpoch(key=stream("r2", 3), owner="root", any_owner=True)
+        self.node.write(self.group, aborted)
 
     def settings_and_columns(self) -> None:
         """What the controller decides, and the topic's leader carries into its log."""

@@ -160,6 +160,7 @@ class Scene:
         plan: str = "",
         overwrite: bool = False,
         owner: str = "",
+        any_owner: bool = False,
     ) -> TopicOutcome:
         return self.apply(
             CommitEpoch(
@@ -173,6 +174,7 @@ class Scene:
                 plan=plan,
                 overwrite=overwrite,
                 owner=owner,
+                any_owner=any_owner,
             )
         )
 

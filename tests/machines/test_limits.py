@@ -44,6 +44,8 @@ SINCE_RULES_1 = {
     "TopicLimits.staged_entries_per_writer_max": 1_000_000,
     "TopicLimits.attempts_per_writer_max": 100_000,
     "TopicLimits.epochs_per_writer_max": 1_000,
+    "TopicLimits.epochs_max": 20_000,
+    "EPOCHS_OF_WRITER": 2,
     "TopicLimits.writers_max": 10_000,
     "TopicLimits.transient_writers_max": 10_000,
     "TopicLimits.writer_bytes_max": 64 * 1024 * 1024,

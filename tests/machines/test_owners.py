@@ -21,20 +21,23 @@ class Owned:
         self._index += 1
         return self.machine.apply(self._index, command)  # type: ignore[arg-type]
 
-    def stage(self, epoch: int, owner: str, run: str = "r") -> Outcome:
+    def stage(
+        self, epoch: int, owner: str, run: str = "r", *, any_owner: bool = False, writer: str = "w"
+    ) -> Outcome:
         return self._apply(
             Stage(
-                key=key(epoch, run=run),
+                key=key(epoch, run=run, writer=writer),
                 attempt="a",
                 number=0,
                 timestamp_us=0,
                 batch=batch(1),
                 create_writer=False,
                 owner=owner,
+                any_owner=any_owner,
             )
         )
 
-    def commit(self, epoch: int, owner: str, run: str = "r") -> Outcome:
+    def commit(self, epoch: int, owner: str, run: str = "r", *, any_owner: bool = False) -> Outcome:
         return self._apply(
             CommitEpoch(
                 key=key(epoch, run=run),
@@ -45,11 +48,12 @@ class Owned:
                 create_writer=False,
                 transient_writer=False,
                 owner=owner,
+                any_owner=any_owner,
             )
         )
 
-    def abort(self, epoch: int, owner: str) -> Outcome:
-        return self._apply(AbortEpoch(key=key(epoch, run="r"), owner=owner))
+    def abort(self, epoch: int, owner: str, *, any_owner: bool = False) -> Outcome:
+        return self._apply(AbortEpoch(key=key(epoch, run="r"), owner=owner, any_owner=any_owner))
 
     def give(self, owner: str) -> Outcome:
         return self._apply(SetWriterOwner(writer=key(0).writer, owner=owner))
@@ -91,17 +95,39 @@ def test_one_that_is_nobodys_belongs_to_the_first_who_continues_it(topic: Owned)
     assert is_of_another(topic.stage(1, "ada"))
 
 
-def test_who_may_continue_all_takes_none_over(topic: Owned) -> None:
+def test_a_principal_that_may_continue_all_takes_none_over(topic: Owned) -> None:
     topic.stage(0, "ada")
-    assert not isinstance(topic.commit(0, ""), Refused)
+    assert not isinstance(topic.commit(0, "root", any_owner=True), Refused)
     assert topic.owner == "ada"
     topic.stage(1, "ada")
-    assert topic.abort(1, "") == EpochAborted(attempts=1)
+    assert topic.abort(1, "root", any_owner=True) == EpochAborted(attempts=1)
+
+
+def test_a_principal_that_may_continue_all_owns_what_it_begins(topic: Owned) -> None:
+    topic.stage(0, "root", any_owner=True)
+    assert topic.owner == "root"
+    before = topic.machine.fingerprint()
+    assert is_of_another(topic.stage(0, "eve", run="of-eve"))
+    assert is_of_another(topic.commit(0, "eve", run="of-eve"))
+    assert is_of_another(topic.abort(0, "eve"))
+    assert is_of_another(topic.stage(0, "", run="unknown")), "nor a caller without an identity"
+    assert topic.machine.fingerprint() == before
+    assert not isinstance(topic.commit(0, "root", any_owner=True), Refused)
+    assert not isinstance(topic.stage(1, "root"), Refused), "also without the right"
+
+
+def test_nodes_that_authenticate_no_caller_let_it_continue_all(topic: Owned) -> None:
+    topic.stage(0, "ada")
+    assert not isinstance(topic.commit(0, "", any_owner=True), Refused)
+    assert topic.owner == "ada"
 
 
 def test_a_writer_that_was_handed_over_belongs_to_its_new_owner_alone(topic: Owned) -> None:
     topic.stage(0, "token:old")
+    staged = topic.machine.staged_bytes_of("token:old")
     assert topic.give("token:new") == WriterOwnerSet(known=True, former="token:old")
+    assert topic.machine.staged_bytes_of("token:new") == staged == topic.machine.staged_bytes > 0
+    assert topic.machine.staged_bytes_of("token:old") == 0
     assert is_of_another(topic.commit(0, "token:old"))
     assert not isinstance(topic.commit(0, "token:new"), Refused), "what was staged is kept"
     assert topic.owner == "token:new"

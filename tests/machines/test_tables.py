@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from raftlog.machines.commands import EpochKey, RemoveWriter, SetWriterOwner
+from raftlog.machines.commands import AbortEpoch, EpochKey, RemoveWriter, SetWriterOwner
 from raftlog.machines.limits import (
     EXPIRED_AT_ONCE_MAX,
     OPEN_ATTEMPT_BYTES,
@@ -170,6 +170,35 @@ def test_one_principal_leaves_half_of_the_rows_to_others() -> None:
     assert code(commits(5, "token:bob")) == "EpochCommitted"
 
 
+def test_a_row_takes_room_of_its_owner_whichever_principal_continues_it() -> None:
+    scene = Scene(TopicLimits(writers_max=4))
+
+    def commits(number: int, owner: str) -> Outcome:
+        of = key(0, writer=f"w{number}")
+        return scene.commit_epoch(of, owner=owner, any_owner=owner == "token:root")
+
+    begun = key(0, writer="w1")
+    scene.stage_all(begun, "a", 1, owner="token:eve")
+    scene.apply(AbortEpoch(key=begun, owner="token:eve"))
+    for number in (2, 3):
+        assert code(commits(number, "token:eve")) == "EpochCommitted"
+    refusal = commits(1, "token:root")
+    assert isinstance(refusal, Refused)
+    full = {"topic": TOPIC.name, "limit": 2, "owner": "token:eve"}
+    assert dict(refusal.values) == full, "the writer is eve's"
+    scene.apply(RemoveWriter(writer="w2"))
+    assert code(commits(1, "token:root")) == "EpochCommitted"
+
+
+def test_rows_of_a_principal_that_may_continue_all_have_a_share_too() -> None:
+    scene = Scene(TopicLimits(writers_max=4))
+    for number in (1, 2, 3):
+        of = key(0, writer=f"w{number}")
+        done = scene.commit_epoch(of, owner="token:root", any_owner=True)
+    assert isinstance(done, Refused)
+    assert dict(done.values) == {"topic": TOPIC.name, "limit": 2, "owner": "token:root"}
+
+
 def test_one_principal_leaves_half_of_the_bytes_to_others() -> None:
     limits = TopicLimits(writer_bytes_max=8 * WRITER_BYTES_MIN)
     scene = Scene(limits)
@@ -246,7 +275,8 @@ def test_transient_rows_make_room_by_bytes_and_the_owner_with_the_most_loses_the
     with pytest.raises(AssertionError, match="TooMany"):
         scene.stage_all(anonymous(4), "a", *large, owner="ada")
     for epoch in range(1, 1000):
-        scene.commit_epoch(dataclasses.replace(anonymous(3), epoch=epoch), transient=True)
+        of = dataclasses.replace(anonymous(3), epoch=epoch)
+        scene.commit_epoch(of, transient=True, owner="bob")
     assert "u000003" not in names(scene), "its epochs count too"
 
 
@@ -461,6 +491,29 @@ def test_a_writer_has_so_many_open_epochs_and_an_end_of_one_makes_room() -> None
     assert (full.code, dict(full.values)["unit"]) == ("TooMany", "open epochs")
     scene.abort_epoch(key(5, streaming=False))
     assert code(scene.stage(key(6, streaming=False), "a", 0, scene.new_batch())) == "Staged"
+
+
+def test_a_topic_has_so_many_open_epochs_and_each_writer_may_have_two() -> None:
+    limits = TopicLimits(epochs_max=5)
+    scene = Scene(limits)
+    for epoch in range(5):
+        scene.stage_all(key(epoch, writer="many", streaming=False), "a", 1)
+    scene = restored(scene, limits)
+    further = key(5, writer="many", streaming=False)
+    full = scene.stage(further, "a", 0, scene.new_batch())
+    what = "The writers of topic 'flights'"
+    values = {"what": what, "limit": 5, "unit": "open epochs"}
+    assert (full.code, dict(full.values)) == ("TooMany", values)
+    scene.stage_all(key(4, writer="many", streaming=False), "b", 1)
+    for writer in map(str, range(20)):
+        late, due = (key(epoch, writer=writer, streaming=False) for epoch in (0, 1))
+        scene.stage_all(late, "late", 1)
+        assert isinstance(scene.commit_epoch(due, scene.stage_all(due, "a", 1)), EpochCommitted)
+    assert scene.machine.open_epoch_count == 5, "a commit ends those before it"
+    again = key(0, writer="many", run="next", streaming=False)
+    assert isinstance(scene.commit_epoch(again, scene.stage_all(again, "a", 1)), EpochCommitted)
+    for epoch in range(1, 6):
+        scene.stage_all(dataclasses.replace(again, epoch=epoch), "a", 1)
 
 
 def test_dead_bytes_are_those_that_will_never_be_read() -> None:

@@ -137,10 +137,13 @@ def test_staged_bytes_are_those_of_all_writers_of_a_caller() -> None:
     _, meter = meter_of(staged_bytes=100)
     staged: dict[tuple[GroupId, str], int] = {}
 
+    def in_topic(group: GroupId) -> int:
+        return sum(most for (other, _), most in staged.items() if other == group)
+
     def stage(writer: str, byte_count: int) -> None:
-        with_this = staged.get((GROUP, writer), 0) + byte_count
-        meter.check_staged(GROUP, writer, with_this, lambda *each: staged.get(each, 0))
-        staged[GROUP, writer] = with_this
+        before = staged.get((GROUP, writer), 0)
+        meter.check_staged(GROUP, writer, before + byte_count, before, in_topic)
+        staged[GROUP, writer] = before + byte_count
 
     async def run() -> None:
         stage("one", 60)
@@ -153,6 +156,21 @@ def test_staged_bytes_are_those_of_all_writers_of_a_caller() -> None:
         stage("two", 60)
 
     asyncio.run(run())
+
+
+def test_what_a_stage_costs_does_not_grow_with_the_callers_writers() -> None:
+    _, meter = meter_of(staged_bytes=100_000)
+    asked: list[GroupId] = []
+
+    def in_topic(group: GroupId) -> int:
+        asked.append(group)
+        return 1
+
+    for number in range(100):
+        asked.clear()
+        meter.check_staged(GROUP, f"w{number}", 1, 0, in_topic)
+    assert set(asked) == {GROUP}
+    assert len(asked) <= 2
 
 
 def test_a_quota_that_is_lifted_holds_nobody_back() -> None:

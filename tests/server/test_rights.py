@@ -11,7 +11,7 @@ import structlog
 
 from raftlog.auth import grant_keys
 from raftlog.auth.principals import Caller
-from raftlog.auth.rights import EVERYTHING, Grant, Grants, Resource, Right, topic_named
+from raftlog.auth.rights import EVERYTHING, Grant, Grants, Kind, Resource, Right, topic_named
 from raftlog.config_auth import AuthSettings
 from raftlog.errors import Forbidden, NoQuorum, RightsUnknown
 from raftlog.machines.kv_commands import KeyValue
@@ -102,3 +102,22 @@ def test_grants_are_changed_by_who_has_admin_on_the_resource_and_by_the_nodes_ad
     rights = Rights(AuthSettings(admins="token:eve"), asked=True)
     with nullcontext() if allowed else pytest.raises(Forbidden):
         rights.check_change(ADA, known, changed)
+
+
+def test_a_writer_of_another_is_continued_with_a_right_to_it_or_as_admin_of_its_topic() -> None:
+    writer = Resource(Kind.WRITER, "w")
+    rights = Rights(AuthSettings(admins="token:ada"), asked=True)
+    assert rights.any_owner(ADA, "t", "w")
+    assert Rights(AuthSettings(), asked=False).any_owner(None, "t", "w")
+    with pytest.raises(RightsUnknown):
+        rights.any_owner(EVE, "t", "w")
+    for resource, right, may in (
+        (TOPIC, Right.WRITE, False),
+        (TOPIC, Right.ADMIN, True),
+        (writer, Right.DELETE, False),
+        (writer, Right.WRITE, True),
+    ):
+        granted = [key_value("token:eve", resource, right)]
+        looking(partial(rights.look, has_store=True), [granted])
+        assert rights.any_owner(EVE, "t", "w") is may, (resource, right)
+        assert not rights.any_owner(EVE, "u", "v")

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from raftlog.auth.principals import Caller
+from raftlog.auth.rights import Right, topic_named
 from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.config import AuthSettings, Settings
 from raftlog.core.ready import Role
@@ -26,13 +28,14 @@ from raftlog.machines.commands import EpochKey
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.group_info import CONTROLLER
 from raftlog.machines.kv import KvMachine
-from raftlog.machines.kv_commands import ANY_VERSION
+from raftlog.machines.kv_commands import ANY_VERSION, KeyValue
 from raftlog.multiraft.group_events import Watcher
 from raftlog.multiraft.local_replica import LocalReplica, StoredBatch
 from raftlog.predicates.predicate import NODES_MAX, Compare, Or
 from raftlog.server import services as node_services
 from raftlog.server import views
 from raftlog.server.allowed import NEEDS, Allowed
+from raftlog.server.calling import calling
 from raftlog.server.compactor import Compactor
 from raftlog.server.fair_scans import PERIOD_WORK_MAX, WORK_PER_WAKE
 from raftlog.server.group_services import GroupServices
@@ -48,6 +51,7 @@ from raftlog.transport.peer_channels import PeerChannels
 from raftlog.wire import calls, group_calls, kv_calls
 from raftlog.wire.codec import decode_description, encode_reply
 from tests.multiraft.compaction_scene import Scene, topic_of
+from tests.server.test_rights import key_value
 from tests.storage.memory import MemoryFileSystem
 from tests.stores import opened_folder
 
@@ -474,6 +478,41 @@ def test_a_page_of_writers_has_bounded_bytes_and_the_next_one_goes_on(
     scene.fs.crash()
     asyncio.run(served(scene.fs, work))
     assert max(shown.counts.values()) <= 2 * WRITERS, "two pages"
+
+
+def test_a_view_is_of_the_groups_that_the_caller_sees_and_no_other_one_is_made(
+    disk: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Views are made of all groups at once, on the loop."""
+    made: list[GroupId] = []
+
+    def noting(node: Node, local: LocalReplica) -> calls.GroupView:
+        made.append(local.group)
+        return group_view(node, local)
+
+    group_view = views.group_view
+    monkeypatch.setattr(views, "group_view", noting)
+
+    async def work(node: Node, _: Services) -> None:
+        await led(node, TOPIC.group)
+        rights = Rights(AuthSettings(), asked=True)
+
+        async def grants() -> list[KeyValue]:
+            return [key_value("token:ada", topic_named(TOPIC.name), Right.READ)]
+
+        await rights.look(grants, has_store=True)
+        services = Services(
+            node, rights, Meters(AuthSettings(), node.counts.quotas, requests_max=CALLS)
+        )
+        both = [CONTROLLER_GROUP, TOPIC.group]
+        for who, sees in (("token:ada", both), ("token:eve", both[:1])):
+            for groups in ((), both, [*both, GroupId(99)]):
+                made.clear()
+                with calling(Caller(principal=who)):
+                    view = await services.watch_groups(calls.WatchGroups(groups=tuple(groups)))
+                assert [each.group for each in view.groups] == made == sees
+
+    asyncio.run(served(disk, work))
 
 
 @pytest.mark.parametrize("of", ["keys", "events"])

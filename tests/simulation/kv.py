@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex
-from raftlog.errors import IndexOverflow, IndexUnderflow, NotLeader, Overloaded, RaftlogError
+from raftlog.errors import IndexOverflow, IndexUnderflow, NotLeader, RaftlogError
 from raftlog.machines import kv
 from raftlog.machines.commands import Command, CreateKv
 from raftlog.machines.kv import KvMachine
@@ -227,9 +227,17 @@ class KvSimulation(Simulation):
             counts["past states told"] += 1
             reply(list(made.pairs("", key, key + "\0", LogIndex(index))))
 
+        past = node._running_multiraft.images.past
+        known = past.known(local, LogIndex(index))
+        if known is not None:
+            done(known)
+            return
+        if past._making is not None:
+            reply(Failed(written=False))
+            return
         try:
-            node._running_multiraft.images.past.read(local, LogIndex(index), done)
-        except (IndexUnderflow, IndexOverflow, NotLeader, Overloaded):
+            past.make(local, LogIndex(index), done)
+        except (IndexUnderflow, IndexOverflow, NotLeader):
             reply(Failed(written=False))
 
     def _strong(self, group: GroupId, key: str) -> Any:
