@@ -92,7 +92,7 @@ class ProcessCluster:
         if recorded.exists():
             port = _recorded_port(recorded)
         elif port is None:
-            port = free_ports(nodes)
+            port = free_ports(nodes, offsets=_ports_of_node(settings, tls))
         command = [*wrapper, *_up_command(flags, nodes, data, port, tls)]
         with ExitStack() as unless_ready:
             with signals_deferred(), ExitStack() as stack:
@@ -391,12 +391,19 @@ def _recorded_port(file: Path) -> int:
     return int(first.strip().strip('"').rpartition(":")[2])
 
 
-def free_ports(count: int) -> int:
-    """The first of `count` neighbouring ports on loopback that nobody listens on now."""
+def _ports_of_node(settings: Sequence[str], tls: bool) -> tuple[int, ...]:
+    """How far above a node's own port each of its ports is."""
+    return (0, load(flags=settings).tls.peer_port_offset) if tls else (0,)
+
+
+def free_ports(count: int, *, offsets: Sequence[int] = (0,)) -> int:
+    """The first of `count` neighbouring ports on loopback that are free now, each with those that
+    are `offsets` above it."""
     # Processes that look at the same time look in different places.
     start = _PORTS_FROM + os.getpid() * 37 % 5000
     for first in range(start, _PORTS_TO, count):
-        if all(_is_free(first + each) for each in range(count)):
+        wanted = (first + each + offset for each in range(count) for offset in offsets)
+        if all(map(_is_free, wanted)):
             return first
     raise DeadlineExceeded(what="Finding free ports", seconds="0")
 

@@ -141,44 +141,40 @@ def decode_membership(command: bytes) -> Membership:
 class Memberships(Part):
     """The memberships that a log holds, and the one before its first entry."""
 
-    __slots__ = ("_indexes", "_lost", "_memberships", "voters_at")
+    __slots__ = ("_indexes", "_latest", "_lost", "_memberships", "voters_at")
 
     def __init__(self, base: MembershipAt) -> None:
         """`base` is in a snapshot, or came with the group; what the log holds after it is told by
         `grown`."""
         self._indexes: list[int] = [base.index]
         self._memberships = [base.membership]
-        self._lost: VotersAt | None = None
+        self._lost: MembershipAt | None = None
+        self._latest = base
         self.voters_at: VotersAt | None = None
         """Those of `latest`; None: it came with the group itself."""
-        self._note_voters()
+        self._note_latest()
 
     def lost(self, voters: VotersAt) -> None:
         """A log that is lost had a membership with these voters. They are the latest that are
         known, until the log reaches as far again."""
-        self._lost = voters
-        self._note_voters()
+        self._lost = MembershipAt(voters.since, Membership(voters.voters, voters.outgoing))
+        self._note_latest()
 
-    def _note_voters(self) -> None:
-        index, latest = self._indexes[-1], self._memberships[-1]
-        if self._lost is not None:
-            self.voters_at = self._lost
-        elif index:
-            self.voters_at = VotersAt(LogIndex(index), latest.voters, latest.outgoing)
-        else:
-            self.voters_at = None
+    def _note_latest(self) -> None:
+        in_log = MembershipAt(LogIndex(self._indexes[-1]), self._memberships[-1])
+        self._latest = self._lost or in_log
+        index, membership = self._latest.index, self._latest.membership
+        self.voters_at = VotersAt(index, membership.voters, membership.outgoing) if index else None
 
     @property
     def latest(self) -> Membership:
         """The one that holds, committed or not."""
-        if self._lost is not None:
-            return Membership(self._lost.voters, self._lost.outgoing)
-        return self._memberships[-1]
+        return self._latest.membership
 
     @property
     def latest_index(self) -> LogIndex:
         """The entry that it came with."""
-        return self._lost.since if self._lost is not None else LogIndex(self._indexes[-1])
+        return self._latest.index
 
     def at(self, index: LogIndex) -> MembershipAt:
         """The membership as it was after entry `index`, which is not below the log's base."""
@@ -203,10 +199,10 @@ class Memberships(Part):
                 assert entry.index > self._indexes[-1], "memberships rise"
                 self._indexes.append(entry.index)
                 self._memberships.append(decode_membership(entry.payload.command))
-                self._note_voters()
-            if self._lost is not None and entry.index >= self._lost.since:
+                self._note_latest()
+            if self._lost is not None and entry.index >= self._lost.index:
                 self._lost = None
-                self._note_voters()
+                self._note_latest()
 
     def truncate_from(self, index: LogIndex) -> None:
         """The log has lost that entry and all after it: the one before holds again."""
@@ -214,7 +210,7 @@ class Memberships(Part):
         if kept < len(self._indexes):
             del self._indexes[kept:]
             del self._memberships[kept:]
-            self._note_voters()
+            self._note_latest()
 
     def drop_to(self, index: LogIndex) -> None:
         """The log begins after that entry now. What a snapshot beyond it told stays."""

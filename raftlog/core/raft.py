@@ -110,7 +110,7 @@ class Raft(Member):
 
         Nothing was heard of the processes of the nodes in `silent` for an election timeout.
         `now_us`: what the driver's clock shows; without it no lease begins. Without `may_campaign`
-        a member whose wait is over stays as it is until the driver calls `campaign`.
+        a member whose election timeout has passed waits until the driver calls `campaign`.
         """
         assert not self.quiesced, "a quiesced member has no timer"
         leadership = self.leadership

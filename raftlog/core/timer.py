@@ -41,7 +41,7 @@ class ElectionTimer(Part):
         self.withheld_ticks = max(0, self.withheld_ticks - 1)
 
     def is_over(self, patience: int = 1) -> bool:
-        """Is the wait over, if it is to be so many times as long?"""
+        """Have so many election timeouts passed?"""
         return self.elapsed_ticks >= self.timeout_ticks * patience
 
     def withhold(self) -> None:

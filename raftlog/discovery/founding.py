@@ -2,8 +2,8 @@
 
 Each says that it stands ready, for as long as its session lives. Whoever sees enough of them writes
 the entry `cluster`: these nodes, each with its store, and the id that follows from them. It is
-written once and never changed, so all get the same founding record, whoever was first. From then on
-ZooKeeper is asked no more: the folders remember.
+written once and never changed, so all get the same founding record. From then on ZooKeeper is asked
+no more: the folders remember.
 """
 
 from __future__ import annotations

@@ -113,8 +113,8 @@ class RegisteredJustNow(Unavailable):
 
     cause_text = "Node {node} has registered less than {seconds} s ago."
     remedy_text = (
-        "A node that starts tries again by itself. If it stays so, something registers again and "
-        "again with the node's certificate: see RegisterNode in the audit log."
+        "A starting node tries again. If the error stays, another process keeps registering with "
+        "the node's certificate: see RegisterNode in the audit log."
     )
 
 
@@ -369,7 +369,7 @@ class DiskFull(ResourceShortage):
 
     cause_text = "The disk of {node} is full: there is no room for {file}."
     remedy_text = (
-        "Make room on that disk or delete topics. A running node then continues by itself, and "
+        "Make room on that disk or delete topics. A running node then continues, and "
         "serves reads meanwhile; start a node that could not start again."
     )
 
@@ -386,7 +386,7 @@ class LimitReached(ResourceShortage):
     @property
     def remedy(self) -> str:
         option = _REMEDIES.get(self.limit, "Raise that limit.")
-        return f"{option} A running node tries again by itself."
+        return f"{option} A running node tries again."
 
 
 _OPEN_FILES, _MEMORY, _PROCESSES = "open files", "memory", "threads or processes"

@@ -13,11 +13,7 @@ from raftlog.comparison import Trust
 from raftlog.core.messages import PeerMessage
 from raftlog.core.ready import Role
 from raftlog.core.types import NodeId
-from raftlog.errors import (
-    AcknowledgedEntriesLost,
-    ResourceShortage,
-    shortage_of,
-)
+from raftlog.errors import AcknowledgedEntriesLost, ResourceShortage, shortage_of
 from raftlog.image.job import CompactionJob, Reply
 from raftlog.machines.commands import ReportPlacement
 from raftlog.machines.group_info import label_of

@@ -14,6 +14,8 @@ import structlog
 from raftlog.errors import InvalidOption
 
 _SHARES = 4
+_UNLIMITED = 1 << 20
+"""What counts where there is no limit: Linux's default for a machine (fs.nr_open)."""
 OPEN_FILES_MIN = 128
 """A node without clients has about 40 files open, and a job a dozen more. With less than this it
 could not work."""
@@ -52,6 +54,3 @@ def share_of_open_files() -> int:
     if most == resource.RLIM_INFINITY:
         most = _UNLIMITED
     return most // _SHARES
-
-
-_UNLIMITED = 1 << 20

@@ -55,7 +55,6 @@ settings: they belong to what grpc does."""
 # grpc logs each header that is not UTF-8, on the loop and with a traceback, to no handler.
 logging.getLogger("grpc._cython.cygrpc").disabled = True
 
-
 log = structlog.get_logger(__name__)
 
 
@@ -207,8 +206,8 @@ def _new_server(
 
 
 def connections_max(settings: ServerSettings) -> int:
-    """Connections at one port. All ports together leave half of the process's open files to the
-    log, whose files it could not open otherwise."""
+    """Connections at one port. The node's two ports leave half of the process's open files to its
+    logs and all else."""
     return min(settings.connections_max, share_of_open_files())
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from itertools import islice
 from threading import Lock
 from typing import Protocol, TypeVar
 
@@ -63,14 +64,14 @@ class OpenFiles:
 
     def _close(self, count: int, *, besides: Closes) -> int:
         """Close so many, as far as they are not used now; how many that were."""
-        closed = 0
-        if count > 0:
-            for file in list(self._oldest_first):
-                if closed < count and file is not besides and not file.busy:
-                    del self._oldest_first[file]
-                    file.close()
-                    closed += 1
-        return closed
+        if count <= 0:
+            return 0
+        idle = (file for file in self._oldest_first if file is not besides and not file.busy)
+        chosen = list(islice(idle, count))
+        for file in chosen:
+            del self._oldest_first[file]
+            file.close()
+        return len(chosen)
 
 
 class SegmentFiles:

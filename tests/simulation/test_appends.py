@@ -9,9 +9,11 @@ from contextlib import AbstractContextManager
 import pytest
 
 from raftlog.client.producer import Producer, Rows
-from raftlog.client.shared_producers import SharedProducers, Topic
-from raftlog.errors import DeadlineExceeded
+from raftlog.client.retries import Deadline
+from raftlog.client.shared_producers import _CHANGES_MAX, SharedProducers, Topic, _key
+from raftlog.errors import DeadlineExceeded, ProducerClosed, SchemaMismatch
 from raftlog.machines.outcomes import Appended
+from raftlog.wire.calls import APPEND
 from tests.costs import count
 from tests.simulation.appends import AppendSimulation
 from tests.simulation.planting import replaced
@@ -20,6 +22,9 @@ from tests.simulation.promises import Violation
 SEEDS = 3
 MANY_SEEDS = 200
 SEEDS_MAX = 100
+
+IN_USE = "was interrupted"
+"""Why a producer is closed until its call has ended."""
 
 
 def test_rows_that_threads_append_through_one_client_are_there_once() -> None:
@@ -55,6 +60,42 @@ def test_a_seed_is_one_history_of_threads() -> None:
 # ------------------------------------------------------------ bugs
 
 
+def another_producer_is_judged() -> AbstractContextManager[None]:
+    """After an append failed, the client looks at the producer that is there now: perhaps a newer
+    one of another thread."""
+
+    def append(self: SharedProducers, topic: Topic, data: Rows) -> Appended:
+        deadline = self._connection.deadline(APPEND.name)
+        for left in reversed(range(_CHANGES_MAX)):
+            try:
+                return once(self, topic, data, deadline)
+            except SchemaMismatch:
+                there = self._producers.get(_key(topic))
+                if (
+                    not left
+                    or there is None
+                    or there._ended_by is not None
+                    or IN_USE in there._problem
+                ):
+                    raise
+                if not self._has_changed(there.topic, topic, deadline):
+                    raise
+                self._forget(_key(topic), there)
+        raise AssertionError("the last try returns or raises")
+
+    def once(self: SharedProducers, topic: Topic, data: Rows, deadline: Deadline) -> Appended:
+        while True:
+            producer = self._producers.get(_key(topic)) or self._make(_key(topic), topic, deadline)
+            try:
+                return producer.append_and_flush(data, deadline.remaining_s())
+            except ProducerClosed as error:
+                self._forget(_key(topic), producer)
+                if deadline.remaining_s() <= 0:
+                    raise deadline.error(error) from None
+
+    return replaced(SharedProducers, "append", append)
+
+
 def a_part_that_was_taken_is_forgotten() -> AbstractContextManager[None]:
     """An append is sent again although its first entries are in the log."""
     return replaced(Producer, "may_have_taken", lambda self, error: False)
@@ -74,6 +115,7 @@ def unknown_outcome_sent_again() -> AbstractContextManager[None]:
 
 
 FIRST_SEEDS = {
+    another_producer_is_judged: 61,
     a_part_that_was_taken_is_forgotten: 2,
     unknown_outcome_sent_again: 1,
 }

@@ -84,7 +84,9 @@ def test_a_damaged_place_hides_the_end_only_in_the_header_of_the_last_segment(
             found = last_entry(disk, FOLDER, GROUP, NO_BASE)
             log = opened(disk, limits)
             if log is not None:
-                assert log.report.rebuilt or found == end_of(log)
+                # Without the headers that were rebuilt it may look torn, or tell no end.
+                may_be_lower = log.report.rebuilt and (found is None or found < end_of(log))
+                assert may_be_lower or found == end_of(log), (name, position)
             elif name == max(files) and position < SEGMENT_HEADER_BYTES:
                 assert found is None
             else:
