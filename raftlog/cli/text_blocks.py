@@ -30,14 +30,16 @@ class Notation:
     record: re.Pattern[bytes]
     """One record, or the last one without its end."""
     quoted: re.Pattern[bytes] | None = None
-    """All whole records at the beginning of a text with quotes; None if each line is a record."""
+    """Some of the whole records at the beginning of a text with quotes; None if each line is a
+    record."""
 
     def end(self, text: bytes) -> int:
         """Where the last whole record ends."""
         if self.quoted is not None and b'"' in text:
-            found = self.quoted.match(text)
-            assert found is not None, "the pattern also matches zero records"
-            return found.end()
+            end = 0
+            while (found := self.quoted.match(text, end)) is not None:
+                end = found.end()
+            return end
         return text.rfind(b"\n") + 1
 
     def ends(self, text: bytes) -> list[int]:
@@ -49,7 +51,9 @@ _CELL = rb'(?:"(?:[^"]++|"")*+"[^,\r\n]*+|[^",\r\n][^,\r\n]*+|)'
 _CELLS = rb"(?:" + _CELL + rb",)*+" + _CELL
 CSV = Notation(
     record=re.compile(_CELLS + rb"(?:\r\n|[\r\n]|\Z)"),
-    quoted=re.compile(rb"(?:" + _CELLS + rb"[\r\n])*+"),
+    # A thousand at most, because `re` keeps a place to go back to for each. The possessive `*+`
+    # keeps none, but around other possessive repeats Python 3.11.2 matches too much with it.
+    quoted=re.compile(rb"(?:" + _CELLS + rb"[\r\n]){1,1000}"),
 )
 """As Arrow reads it: a quote begins a cell and another ends it, and commas, line breaks and doubled
 quotes may be between them."""
