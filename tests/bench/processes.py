@@ -190,10 +190,13 @@ class _NodeLog:
         with self._log.open("rb") as file:
             file.seek(self._read_bytes)
             for line in file:
-                if not line.endswith(b"}\n"):
+                if not line.endswith(b"\n"):
                     break  # the rest comes later
                 self._read_bytes += len(line)
-                if b'"leadership"' in line or b'"group removed"' in line:
+                # Libraries write lines of their own to a node's standard error.
+                if line.startswith(b"{") and (
+                    b'"leadership"' in line or b'"group removed"' in line
+                ):
                     self._take(json.loads(line))
         return bool(self._led)
 

@@ -56,6 +56,9 @@ def test_one_workload_by_itself_as_a_table(
 def test_processor_time_is_told_apart_by_who_leads_a_topic(
     shared: ProcessCluster, client: LogClient, name: str
 ) -> None:
+    for log in shared.logs.values():
+        with log.open("a") as file:
+            file.write("a line of a library\n")
     client.create_topic(name, "id bigint")
     with RolesWatch([shared]) as watch:
         leader = leader_of(client, name)
