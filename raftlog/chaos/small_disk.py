@@ -51,7 +51,7 @@ class SmallDisk:
         self._data.symlink_to(inside)
 
     def fill(self) -> None:
-        """Leave no free space from now on."""
+        """Leave next to no free space from now on."""
         for _ in range(_TRIES):
             if not self._resize(self._used_bytes() + _SLACK_BYTES):
                 return
@@ -62,7 +62,9 @@ class SmallDisk:
         )
 
     def is_full(self) -> bool:
-        """Whether there is no space for another page."""
+        """Whether there is no space for another page. A node whose next write needs more than what
+        is left writes nothing, so that is taken away; this fails while the node still writes."""
+        self._resize(self._used_bytes())
         return os.statvfs(self._mount).f_bavail == 0
 
     def make_room(self) -> None:

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, NewType
 
-FORMAT_STAMP = "1-2026-11-30.4"
+FORMAT_STAMP = "1-2026-11-30.5"
 """Names what nodes write and send: entries, snapshots, files, messages. Until the first release,
 each change of these has another stamp instead of another version. A folder or node with another
 stamp is rejected: there is nothing that converts it."""
+
+BOOT_IDS_MAX = 64
+"""So many processes that a node's folder was started with before are known by their boot_ids."""
 
 NodeId = NewType("NodeId", int)
 """A node's number in its cluster, from 1. 0 stands for "nobody" (no leader, no vote)."""

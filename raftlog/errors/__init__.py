@@ -143,6 +143,7 @@ from raftlog.errors.node import (
     NodeRefused,
     NodeRemoved,
     PeerUnproven,
+    StoreCopied,
     StoreMissing,
     StoreUnfinished,
 )
@@ -319,6 +320,7 @@ __all__ = [
     "SequencePassed",
     "SequenceReused",
     "SparkTooOld",
+    "StoreCopied",
     "StoreMissing",
     "StoreUnfinished",
     "StoredValueInvalid",

@@ -9,6 +9,7 @@ NodeRefused                 this process must not serve
 |-- LogFromNewerVersion     an entry that this program cannot apply
 |-- AddressInUse
 |-- IdentityRefused         the node's folder was wiped or exchanged
+|-- StoreCopied             another process has a copy of the node's folder
 |-- NodeRemoved             the node is none of the cluster's any more
 |-- PeerUnproven            its certificate does not name it
 `-- DiskFailed              a write or sync failed: the process exits
@@ -158,6 +159,27 @@ class IdentityRefused(NodeRefused):
     remedy_text = (
         "Restore the node's own folder: a wiped one has forgotten its votes and must not return "
         "under its old id. If it is lost, give its place to a node with a new id: "
+        "`raftlog cluster replace {node} --with ID --address HOST:PORT`."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class StoreCopied(NodeRefused):
+    """Another process of the node runs, or ran later, with another copy of this one's folder. Each
+    process has its own boot_id, which its folder keeps."""
+
+    node: int
+    boot_id: str
+    known_boot_id: str
+
+    cause_text = (
+        "Process {boot_id} of node {node} has a copy of its data folder, with which another one, "
+        "{known_boot_id}, runs or ran later."
+    )
+    remedy_text = (
+        "Keep the copy whose process runs, or ran last, and remove the other: it may lack what was "
+        "acknowledged since. If only the other is left, give the node's place to a node with a new "
+        "id: "
         "`raftlog cluster replace {node} --with ID --address HOST:PORT`."
     )
 

@@ -7,7 +7,7 @@ by these ids alone: whoever votes under one has all that was ever promised under
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from typing import NamedTuple
 
 from raftlog.core.types import NodeId
@@ -43,6 +43,13 @@ class KnownNode(NamedTuple):
     """It never votes, holds every group, and pulls what is committed."""
     parents: tuple[NodeId, ...] = ()
     """Of an observer: the nodes that it pulls from, rising; (): any that are no observers."""
+    boot_id: str = ""
+    """Of its process that registered last; "": none has."""
+
+    def has_other_copy(self, boot_id: str, earlier_boot_ids: Collection[str]) -> bool:
+        """Did the process that registered last run with another copy of the folder than this one,
+        whose folder knows of those earlier ones? Then it started after the copy was made."""
+        return self.boot_id not in ("", boot_id) and self.boot_id not in earlier_boot_ids
 
 
 class ClusterNodes(Mapping[NodeId, KnownNode]):
@@ -69,6 +76,7 @@ class ClusterNodes(Mapping[NodeId, KnownNode]):
                 node.leaving,
                 node.observer,
                 node.parents,
+                node.boot_id,
             )
         restored._retired.update(retired)
         return restored
@@ -106,6 +114,13 @@ class ClusterNodes(Mapping[NodeId, KnownNode]):
                 store_uuid=command.store_uuid,
                 known_store_uuid=known.store_uuid,
             )
+        if known is not None and known.has_other_copy(command.boot_id, command.earlier_boot_ids):
+            return refused(
+                "StoreCopied",
+                node=command.node,
+                boot_id=command.boot_id,
+                known_boot_id=known.boot_id,
+            )
         if known is None and len(self._nodes) >= self._nodes_max:
             return self._too_many()
         bound = known is not None and known.store_uuid == command.store_uuid
@@ -114,6 +129,7 @@ class ClusterNodes(Mapping[NodeId, KnownNode]):
             address=command.address,
             rules=command.rules,
             rack=command.rack,
+            boot_id=command.boot_id,
         )
         return NodeRegistered(known_before=bound)
 
@@ -242,6 +258,7 @@ class ClusterNodes(Mapping[NodeId, KnownNode]):
             digest.number(known.draining)
             digest.number(known.leaving)
             digest.number(known.observer)
+            digest.text(known.boot_id)
             digest.number(len(known.parents))
             for parent in known.parents:
                 digest.number(parent)

@@ -256,6 +256,11 @@ class RegisterNode:
     """The highest version of the rules that its program knows; 0 if the program does not say."""
     rack: str = ""
     """Nodes of one rack may fail together; "": it says none."""
+    boot_id: str = ""
+    """The process's, which its folder keeps."""
+    earlier_boot_ids: tuple[str, ...] = ()
+    """Those of the processes that ran with the folder since one was registered, as far as the
+    folder knows, and of that one. A copy of the folder knows none that came later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

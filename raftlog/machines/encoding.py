@@ -144,6 +144,7 @@ _REFUSALS: dict[str, tuple[int, tuple[str, ...]]] = {
     "TooFewNodes": (35, ("needed", "found")),
     "SchemaChanged": (36, ("topic", "expected", "found")),
     "WriterOfAnother": (37, ("writer", "owner", "principal", "topic")),
+    "StoreCopied": (38, ("node", "boot_id", "known_boot_id")),
     "UnknownSession": (50, ("session",)),
     "SequencePassed": (51, ("session", "sequence", "last_sequence")),
     "VersionConflict": (52, ("key", "expected", "found")),

@@ -238,6 +238,7 @@ class NodeState:
     leaving: bool = False
     observer: bool = False
     parents: tuple[NodeId, ...] = ()
+    boot_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -254,6 +254,7 @@ def _problem_of_node(node: NodeState) -> str | None:
                 address=node.address,
                 rules=node.rules,
                 rack=node.rack,
+                boot_id=node.boot_id,
             )
         )
     return problem

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from raftlog.config_hosts import is_address
-from raftlog.core.types import NodeId
+from raftlog.core.types import BOOT_IDS_MAX, NodeId
 from raftlog.machines.commands import (
     AbortEpoch,
     AddNode,
@@ -189,10 +189,16 @@ def problem_of_node(command: RegisterNode) -> str | None:
         return f"node is {command.node}"
     if not RULES_FIRST <= command.rules <= INTEGER_MAX:
         return f"rules are {command.rules}"
+    if len(command.earlier_boot_ids) > BOOT_IDS_MAX:
+        return f"there are {len(command.earlier_boot_ids)} earlier boot_ids"
+    for boot_id in command.earlier_boot_ids:
+        if problem := _text_problem("an earlier boot_id", boot_id, STORE_CHARACTERS_MAX):
+            return problem
     return (
         _text_problem("store_uuid", command.store_uuid, STORE_CHARACTERS_MAX)
         or _address_problem(command.address)
         or _length_problem("rack", command.rack)
+        or _length_problem("boot_id", command.boot_id, STORE_CHARACTERS_MAX)
     )
 
 
@@ -323,9 +329,9 @@ def _text_problem(name: str, value: str, most: int = TEXT_CHARACTERS_MAX) -> str
     return f"{name} has {len(value)} characters; 1 to {most} are allowed"
 
 
-def _length_problem(name: str, value: str) -> str | None:
+def _length_problem(name: str, value: str, most: int = TEXT_CHARACTERS_MAX) -> str | None:
     """Like `_text_problem`, but the text may be empty."""
-    return _text_problem(name, value) if value else None
+    return _text_problem(name, value, most) if value else None
 
 
 def _time_problem(timestamp_us: int) -> str | None:

@@ -539,6 +539,11 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
             if info is not None:
                 self._refill(info, None)  # it has promised nothing that it could forget
 
+    def registered(self) -> None:
+        """The controller knows this process: the folder forgets the boot_ids of earlier ones."""
+        self._store.journal.registered()
+        self._journal_changed()
+
     def journal_durable(self) -> None:
         """The journal of hard states is durable further than before."""
         self._refills.journal_durable()

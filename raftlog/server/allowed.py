@@ -32,7 +32,7 @@ from raftlog.errors import (
     StoredValueInvalid,
     TopicNotFound,
 )
-from raftlog.machines.commands import ReportPlacement, TopicInfo
+from raftlog.machines.commands import RegisterNode, ReportPlacement, TopicInfo
 from raftlog.machines.group_info import ControllerInfo, GroupInfo
 from raftlog.machines.kv import SYSTEM_PREFIX
 from raftlog.machines.kv_commands import KeyChange, KeyValue
@@ -237,7 +237,7 @@ def _is_for_nodes(who: Caller, request: object) -> bool:
     """Whether a node needs it of another: to register itself, to report what has been placed, and
     to read grants, quotas and positions."""
     match request:
-        case calls.RegisterNodeCall():
+        case RegisterNode():
             return who == node_caller(request.node)
         case ReportPlacement():
             return True

@@ -9,7 +9,6 @@ import logging
 import os
 import signal
 import sys
-import uuid
 from collections.abc import Callable, MutableMapping
 from contextlib import suppress
 from functools import partial
@@ -137,7 +136,6 @@ async def _serve(
         compactor=compactor,
         addresses=addresses,
         channels=channels,
-        boot_id=uuid.uuid4().hex,
         fail=fail,
     )
     services = _services(settings, node)

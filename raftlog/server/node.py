@@ -39,6 +39,7 @@ from raftlog.errors import (
     NodeRemoved,
     NotLeader,
     RaftlogError,
+    StoreCopied,
     TooLarge,
 )
 from raftlog.machines.commands import GROWING, Command, ReportPlacement
@@ -71,6 +72,7 @@ from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
 from raftlog.transport.link import CHANNEL_OPTIONS, PeerLink
 from raftlog.transport.peer_channels import PeerChannels
+from raftlog.transport.peer_processes import PeerProcesses
 from raftlog.wire.batch import BatchHeader
 from raftlog.wire.calls import REPORT_PLACEMENT
 from raftlog.wire.group_calls import NodeAddress
@@ -100,7 +102,6 @@ class Node:
         compactor: Compactor,
         addresses: Mapping[NodeId, str],
         channels: PeerChannels,
-        boot_id: str,
         fail: Callable[[BaseException], None],
     ) -> None:
         """`addresses`: nodes to start with; `channels` lead there."""
@@ -108,7 +109,6 @@ class Node:
         self.identity = folder.identity
         self.node = NodeId(self.identity.node)
         self.channels = channels
-        self.boot_id = boot_id
         self._fail = fail
         self._loop = asyncio.get_running_loop()
         self._workers = Workers(settings.server.sync_threads_max, fail)
@@ -127,6 +127,8 @@ class Node:
         self.positions: Callable[[], Awaitable[Sequence[KeyValue]]] | None = None
         """Reads the positions of reader groups; `Services` sets it."""
         self.links = NodeLinks(self.node, self._link, fail)
+        self.peer_processes = PeerProcesses()
+        """Those of other nodes that speak to this one."""
         self.counts = Counts()
         """What the node counts for Prometheus."""
         self.traces = Traces(settings.tracing, self.node, self._replica)
@@ -143,13 +145,16 @@ class Node:
             open_files_max=share_of_open_files(),
             tell=self._told_by_store,
         )
+        *earlier, own = self._store.journal.boot_ids
+        self.boot_id, self.earlier_boot_ids = own, tuple(earlier)
+        """This process's, and those of earlier ones (`RegisterNode`)."""
         self.multiraft = MultiRaft(
             node=self.node,
             nodes=addresses,
             store=self._store,
             effects=self._effects,
             timing=timing,
-            boot_id=boot_id,
+            boot_id=self.boot_id,
             random=chance,
             limits=_limits(settings),
         )
@@ -184,6 +189,7 @@ class Node:
                 node=self.node,
                 store_uuid=self.identity.store_uuid,
                 boot_id=self.boot_id,
+                earlier_boot_ids=self.earlier_boot_ids,
                 address=self._address,
             ),
             outbox_bytes_max=self.settings.server.peer_queue_bytes_max,
@@ -308,6 +314,20 @@ class Node:
         """The store bound to the node id by the controller, as far as this node can know."""
         return self.multiraft.replicas.known_store(node)
 
+    def check_copy(self, hello: PeerHello) -> None:
+        """Raises `StoreCopied` if the peer's process that registered last had another copy of its
+        folder, as far as this node can know."""
+        known = self.multiraft.replicas.controller.nodes.get(hello.node)
+        if known is not None and known.has_other_copy(hello.boot_id, hello.earlier_boot_ids):
+            raise StoreCopied(node=hello.node, boot_id=hello.boot_id, known_boot_id=known.boot_id)
+
+    async def check_alone(self, node: NodeId, boot_id: str) -> None:
+        """Raises `StoreCopied` if another process than this speaks for the node."""
+        if node != self.node:
+            await self.peer_processes.check_alone(node, boot_id)
+        elif boot_id != self.boot_id:
+            raise StoreCopied(node=node, boot_id=boot_id, known_boot_id=self.boot_id)
+
     def greeted(self, hello: PeerHello) -> None:
         """Another process of a peer has come, perhaps to another address. Which store is the
         peer's must be known: its greeting was checked against that."""
@@ -341,9 +361,11 @@ class Node:
         self.multiraft.peer_reachable(1 + self.links.connected)
 
     def _refused(self, peer: NodeId, error: RaftlogError) -> None:
-        """A wiped folder and a node that was removed learn here that they must not serve: no peer
-        lets them reach a leader. One peer may lie, so a majority of the voters must say it."""
-        if not isinstance(error, IdentityRefused | NodeRemoved) or error.node != self.node:
+        """A wiped or copied folder and a node that was removed learn here that they must not serve:
+        no peer lets them reach a leader. One peer may lie: a majority of the voters must say it."""
+        if not isinstance(error, IdentityRefused | StoreCopied | NodeRemoved):
+            return
+        if error.node != self.node:
             return
         if self._rejected_by.get(peer) != error.cause:
             self._rejected_by[peer] = error.cause

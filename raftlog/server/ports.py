@@ -130,7 +130,7 @@ def listeners_of(
 ) -> list[Listener]:
     """A server for each port; `calls` are the handlers of clients' calls, some of which nodes make
     as well. Raises `InvalidOption`."""
-    streams = PeerStreams(node, proven=node.channels.encrypted).handlers()
+    streams = PeerStreams(node, node.peer_processes, proven=node.channels.encrypted).handlers()
     address = node.addresses[node.node]
     certificates = node.channels.certificates
     asks = asks_callers(settings)

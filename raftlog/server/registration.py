@@ -8,11 +8,12 @@ import structlog
 
 from raftlog.core.types import CONTROLLER_GROUP
 from raftlog.errors import RaftlogError, Unavailable
+from raftlog.machines.commands import RegisterNode
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.server.leader_calls import LeaderCalls
 from raftlog.server.node import Node
 from raftlog.server.services import Services
-from raftlog.wire.calls import REGISTER_NODE, RegisterNodeCall
+from raftlog.wire.calls import REGISTER_NODE
 
 _PAUSE_S = 0.2
 """The pause between two tries. No setting: a node tries until it is registered, and waits for
@@ -31,12 +32,14 @@ async def register(node: Node, services: Services) -> None:
     The links learn what a majority says (`Node`).
     """
     rejection = ""
-    call = RegisterNodeCall(
+    call = RegisterNode(
         node=node.node,
         store_uuid=node.identity.store_uuid,
         address=node.addresses[node.node],
         rules=RULES_LATEST,
         rack=node.settings.server.rack,
+        boot_id=node.boot_id,
+        earlier_boot_ids=node.earlier_boot_ids,
     )
     while True:
         try:
@@ -52,4 +55,10 @@ async def register(node: Node, services: Services) -> None:
             await asyncio.sleep(_REJECTED_PAUSE_S)
         else:
             break
-    log.info("registered", node=node.node, store_uuid=node.identity.store_uuid)
+    node.multiraft.replicas.registered()
+    log.info(
+        "registered",
+        node=node.node,
+        store_uuid=node.identity.store_uuid,
+        boot_id=node.boot_id,
+    )

@@ -177,7 +177,7 @@ class Services:
             caller_groups=tuple(sorted(known.groups)) if known is not None else (),
         )
 
-    async def check_registration(self, call: calls.RegisterNodeCall) -> None:
+    async def check_registration(self, call: RegisterNode) -> None:
         """Reject a node that registers again at once: each time writes the controller's log and
         two lines of the audit log. Raises `NotLeader`, `RegisteredJustNow`."""
         self._node.check_leads(self._multiraft.replicas.of_controller)
@@ -188,9 +188,9 @@ class Services:
             raise errors.RegisteredJustNow(node=call.node, seconds=f"{_REGISTRATION_PAUSE_S:g}")
         self._registered_s[call.node] = now_s
 
-    async def register_node(self, call: calls.RegisterNodeCall) -> NodeRegistered:
-        """Bind a node id of this cluster to its store. Raises `IdentityRefused`, `NodeUnknown`,
-        `AddressTaken`."""
+    async def register_node(self, call: RegisterNode) -> NodeRegistered:
+        """Bind a node id of this cluster to its store. Raises `IdentityRefused`, `StoreCopied`,
+        `NodeUnknown`, `AddressTaken`."""
         check_address("RegisterNode", call.address)
         if self._is_unknown(call.node):
             # It may have been added just now. Who does not lead, or leads since then, has not heard
@@ -207,16 +207,8 @@ class Services:
                 node=call.node, store_uuid=call.store_uuid, known_store_uuid=known
             )
         self._node.check_free(call.node, call.address)
-        outcome = await self._node.propose(
-            self._multiraft.replicas.of_controller,
-            RegisterNode(
-                node=call.node,
-                store_uuid=call.store_uuid,
-                address=call.address,
-                rules=call.rules,
-                rack=call.rack,
-            ),
-        )
+        await self._node.check_alone(call.node, call.boot_id)
+        outcome = await self._node.propose(self._multiraft.replicas.of_controller, call)
         return self._accepted(NodeRegistered, outcome)
 
     def _is_unknown(self, node: NodeId) -> bool:

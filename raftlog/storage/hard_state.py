@@ -13,6 +13,10 @@ changed since the frame before it. A copy is rewritten whole when it is opened a
 grown: written under another name, synced, renamed over the old one, and the folder synced. So it
 never exceeds a few times what it holds, and a complete copy has the name at every moment.
 
+The journal also keeps a random boot_id of the node's process, another one each time it is opened,
+and those of the processes before it since one was registered with the controller: a process with a
+copy of the folder does not know the boot_ids of those that came after the copy was made.
+
 CHECKLIST rows 31 and 77: one durable vote per term, repeatable; term and vote always durable. They
 are always written in one record.
 """
@@ -25,6 +29,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from raftlog.core.types import (
+    BOOT_IDS_MAX,
     NO_NODE,
     GroupId,
     HardState,
@@ -72,6 +77,9 @@ _VOTERS = 4
 """The index of the log's latest membership, in the place of the term."""
 _VOTER = 5
 """A voter of it; 1 in the place of the vote: a former one, which counts still."""
+_BOOT = 6
+"""A boot_id, in the place of the term; 1 in the place of the vote: those before it are forgotten.
+It is of no group."""
 _RESERVE_BYTES = 64 * 1024
 _COMPACT_BYTES_MIN = 256 * 1024
 _COMPACT_FACTOR = 4
@@ -85,6 +93,8 @@ class JournalReport:
     """What opening found. `torn_bytes` above 0: a write interrupted by a crash was truncated."""
 
     groups: int
+    boots: tuple[int, ...] = ()
+    """The boot_ids of earlier processes, the one that was registered first."""
     torn_position: int = 0
     torn_bytes: int = 0
     damaged: CorruptFile | None = None
@@ -149,10 +159,14 @@ class HardStateJournal:
         folder: str,
         states: dict[GroupId, HardState],
         report: JournalReport,
+        *,
+        boots: tuple[int, ...],
     ) -> None:
         self._fs = fs
         self._folder = folder
         self._states = states
+        self._boots = boots
+        self._boots_changed = False
         self._changed: set[GroupId] = set()
         self._outstanding: LogWrite | None = None
         self._marker_wanted = False
@@ -174,18 +188,31 @@ class HardStateJournal:
     def open(cls, fs: FileSystem, folder: str, *, must_exist: bool = False) -> HardStateJournal:
         """Open the folder's journal, or create one unless it `must_exist` (see `DataFolder`).
 
-        All states found are durable when this returns. Raises `CorruptFile` if neither copy can be
-        read (nothing is changed then: a lost vote is never taken for no vote), `FormatUnsupported`,
-        `DiskFailed`.
+        All states found and this start are durable when this returns. Raises `CorruptFile` if
+        neither copy can be read (nothing is changed then: a lost vote is never taken for no vote),
+        `FormatUnsupported`, `DiskFailed`.
         """
+        boots: tuple[int, ...] = ()
         if must_exist or journal_exists(fs, folder):
             states, report = read_states(fs, folder)
+            boots = (*_few(report.boots), fs.new_id())
         else:
             states, report = {}, JournalReport(groups=0)
         remove_unfinished(fs, folder, _ENDING)
-        journal = cls(fs, folder, states, report)
+        journal = cls(fs, folder, states, report, boots=boots)
         journal._write_all()
         return journal
+
+    @property
+    def boot_ids(self) -> tuple[str, ...]:
+        """Of the processes that opened the journal since one was registered, that one first, and
+        of this one, last."""
+        return tuple(f"{boot:016x}" for boot in self._boots)
+
+    def registered(self) -> None:
+        """The controller knows this process: forget the ones before it, with the next write."""
+        self._boots_changed = len(self._boots) > 1
+        self._boots = self._boots[-1:]
 
     def get(self, group: GroupId) -> HardState | None:
         """The last state that was put, durable or not; None if the group has none."""
@@ -234,7 +261,7 @@ class HardStateJournal:
     def idle_marker(self) -> bool:
         """Like `GroupLog.idle_marker`: whether there is a marker to write now."""
         segment = self._segments[0]
-        is_idle = self._outstanding is None and not self._changed
+        is_idle = self._outstanding is None and not self._is_changed
         self._marker_wanted = is_idle and segment.proven_to < segment.data_end
         return self._marker_wanted
 
@@ -245,16 +272,19 @@ class HardStateJournal:
         may be called again.
         """
         assert self._outstanding is None, "one write at a time"
-        if not self._rewrite_wanted and (self._changed or self._marker_wanted):
+        if not self._rewrite_wanted and (self._is_changed or self._marker_wanted):
             for segment in self._segments:
                 segment.opened(self._fs)  # before anything is planned that could not be done then
         if self._rewrite_wanted:
-            self._rewrite_wanted = False
+            self._rewrite_wanted = self._boots_changed = False
             self._changed.clear()
             self._written_ticket = self.ticket
             self._outstanding = self._plan_rewrite()
-        elif self._changed:
+        elif self._is_changed:
             records = self._encode(sorted(self._changed))
+            if self._boots_changed:
+                records = self._encode_boots() + records
+            self._boots_changed = False
             self._changed.clear()
             self._written_ticket = self.ticket
             grown = self._segments[0].end + FRAME_HEADER_BYTES + len(records)
@@ -312,7 +342,7 @@ class HardStateJournal:
         )
         self._frames = 0
         pieces = [Piece(segment, file=None) for segment in self._segments]
-        records = self._encode(sorted(self._states))
+        records = self._encode_boots() + self._encode(sorted(self._states))
         self._live_bytes = len(records)
         self._add_frame(pieces, records)
         for segment in self._segments:
@@ -346,6 +376,17 @@ class HardStateJournal:
             piece.segment.add_frame(
                 piece.buffers, kind=HARD_STATES, index=number, term=0, command=records, body=b""
             )
+
+    @property
+    def _is_changed(self) -> bool:
+        return bool(self._changed) or self._boots_changed
+
+    def _encode_boots(self) -> bytes:
+        records = [
+            _RECORD.pack(_BOOT, _ALL_GROUPS, boot, place == 0)
+            for place, boot in enumerate(self._boots)
+        ]
+        return b"".join(records)
 
     def _encode(self, groups: list[GroupId]) -> bytes:
         records = []
@@ -386,6 +427,11 @@ def _paths(folder: str) -> tuple[str, ...]:
     return tuple(f"{folder}/{name}" if folder else name for name in JOURNAL_COPIES)
 
 
+def _few(boots: tuple[int, ...]) -> tuple[int, ...]:
+    """The first and the last of them, where so many processes have started that none registered."""
+    return boots if len(boots) <= BOOT_IDS_MAX else (boots[0], *boots[1 - BOOT_IDS_MAX :])
+
+
 def journal_exists(fs: FileSystem, folder: str) -> bool:
     """Does the folder have a journal, or a copy of it?"""
     return any(fs.exists(path) for path in _paths(folder))
@@ -415,7 +461,9 @@ def read_states(fs: FileSystem, folder: str) -> tuple[dict[GroupId, HardState], 
             # Of two states of a group one was put after the other.
             states[group] = max(state, states.get(group, state), key=_age)
     report = max((report for _, report in found), key=lambda each: each.torn_bytes)
-    return states, replace(report, groups=len(states), damaged=damaged)
+    # What one copy has forgotten does no harm.
+    boots = tuple(dict.fromkeys(boot for _, report in found for boot in report.boots))
+    return states, replace(report, groups=len(states), boots=boots, damaged=damaged)
 
 
 def _age(state: HardState) -> tuple[int, int, int, int]:
@@ -431,17 +479,20 @@ def _read_copy(fs: FileSystem, path: str) -> tuple[dict[GroupId, HardState], Jou
         frames: list[PlacedFrame] = []
         tail = read_tail(file, header, frames.append)
         states: dict[GroupId, HardState] = {}
+        boots: list[int] = []
         count = 0
         for frame in frames:
             if frame.position >= tail.end or frame.header.kind == MARKER:
                 continue
             count += 1
             _check(file, frame, count)
-            _replay(file, frame, states)
+            _replay(file, frame, states, boots)
     finally:
         file.close()
     torn = tail.end if tail.torn_bytes else 0
-    return states, JournalReport(groups=len(states), torn_position=torn, torn_bytes=tail.torn_bytes)
+    return states, JournalReport(
+        groups=len(states), boots=tuple(boots), torn_position=torn, torn_bytes=tail.torn_bytes
+    )
 
 
 def _check(file: File, frame: PlacedFrame, count: int) -> None:
@@ -459,7 +510,10 @@ def _check(file: File, frame: PlacedFrame, count: int) -> None:
         raise CorruptFile(file=file.path, position=frame.position, problem=problem)
 
 
-def _replay(file: File, frame: PlacedFrame, states: dict[GroupId, HardState]) -> None:
+def _replay(
+    file: File, frame: PlacedFrame, states: dict[GroupId, HardState], boots: list[int]
+) -> None:
+    """Take over what the frame says."""
     records = file.read_at(frame.position + FRAME_HEADER_BYTES, frame.header.command_length)
     for kind, number, first, second in _RECORD.iter_unpack(records):
         group = GroupId(number)
@@ -468,6 +522,10 @@ def _replay(file: File, frame: PlacedFrame, states: dict[GroupId, HardState]) ->
             states[group] = HardState(Term(first), NodeId(second))
         elif kind == _FORGET:
             states.pop(group, None)
+        elif kind == _BOOT:
+            if second:
+                boots.clear()
+            boots.append(first)
         elif state is not None and kind == _RECOVERY:
             states[group] = state._replace(recovery=first)
         elif state is not None and kind == _LOST:

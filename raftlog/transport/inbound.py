@@ -8,10 +8,8 @@ its old id.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from typing import NoReturn, Protocol, TypeAlias
 
 import grpc
@@ -28,10 +26,12 @@ from raftlog.errors import (
     NodeRemoved,
     PeerUnproven,
     RaftlogError,
+    StoreCopied,
     TooMany,
 )
 from raftlog.tls import node_of, peer_name
 from raftlog.transport.callers import LogLimit, host_of
+from raftlog.transport.peer_processes import PeerProcesses
 from raftlog.wire.calls import PEER_SERVICE
 from raftlog.wire.codec import (
     ERROR_METADATA_KEY,
@@ -48,10 +48,6 @@ Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 
 _HELLO_WAIT_S = 5.0
 """How long a stream may take to send its greeting. No setting: a peer sends it at once."""
-
-_LAST_WORDS_S = 5.0
-"""For so long after a node's next process has come, words of the former one may still arrive. No
-setting: they lie in this machine's buffers, which are read at once."""
 
 _TEXT_BYTES_MAX = 400
 """An error's text for people stays below this. grpc sends it percent-encoded in the status, up to
@@ -85,8 +81,13 @@ class PeerReceiver(Protocol):
         """The store that the controller bound to the node id; None if this node knows of none."""
         ...
 
+    def check_copy(self, hello: PeerHello) -> None:
+        """Raises `StoreCopied` if the process of the peer that registered last had another copy of
+        its folder."""
+        ...
+
     def greeted(self, hello: PeerHello) -> None:
-        """Another process of the peer has come, with what it says of itself."""
+        """A process of the peer has come, with what it says of itself."""
         ...
 
     def receive(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
@@ -102,32 +103,23 @@ class PeerReceiver(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Process:
-    """A process of a peer."""
-
-    hello: PeerHello
-    came_at_s: float
-    is_twin: bool = False
-    """Whether it was told of that another process of the peer lives too."""
-
-
 class PeerStreams:
     """The streams that other nodes opened to this one. For one event loop only.
 
     Streams from any that is no node of the cluster are refused.
     """
 
-    def __init__(self, receiver: PeerReceiver, *, proven: bool) -> None:
+    def __init__(self, receiver: PeerReceiver, processes: PeerProcesses, *, proven: bool) -> None:
         """`proven`: a peer's certificate must say which node of which cluster it is."""
         self._receiver = receiver
+        self._processes = processes
         self._proven = proven
         self._open: Counter[NodeId] = Counter()
         """Streams per peer. A peer that reconnects has two until the lost one is noticed."""
         self._greeting: Counter[NodeId] = Counter()
         """Streams whose greeting is waited for, by the node that the certificate names."""
-        self._newest: dict[NodeId, _Process] = {}
-        """The process of each peer that came last."""
+        self._waiting: Counter[NodeId] = Counter()
+        """Streams that wait for those of the peer's former process to end."""
         self._log_limit = LogLimit("peer refused")
 
     def handlers(self) -> grpc.GenericRpcHandler:
@@ -140,13 +132,16 @@ class PeerStreams:
         try:
             hello = await self._greeted(frames, context)
             self._check(hello)
+            await self._alone(hello)
             _check_count(self._open, hello.node)
         except RaftlogError as error:
             self._log_refused(error, peer_of(context))
             await refuse(context, error)
         if self._is_new(peer_of(context), f"node {hello.node}"):
             log.info("peer connected", peer=hello.node, boot_id=hello.boot_id)
-        self._came(hello)
+        process = self._processes.opened(hello.node, hello.boot_id)
+        if process.streams == 1:
+            self._receiver.greeted(hello)
         self._open[hello.node] += 1
         try:
             welcome = self._receiver.welcome()
@@ -154,7 +149,10 @@ class PeerStreams:
             assembly = PeerFrames(hello.node, welcome.node)
             async for message in frames:
                 is_peer = self._receiver.is_peer(hello.node)  # it may have been removed since
-                self._watch_twins(hello)
+                self._receiver.check_copy(
+                    hello
+                )  # this node may have learnt since what was registered
+                self._processes.heard(process)
                 messages = assembly.add(message)
                 if not is_peer:
                     continue  # its removal is in the log, and may come to nothing
@@ -162,11 +160,12 @@ class PeerStreams:
                     self._receiver.traced(assembly.traced)
                 if messages:
                     self._receiver.receive(hello.node, messages)
-        except (MalformedRequest, NodeRemoved) as error:
+        except (MalformedRequest, NodeRemoved, StoreCopied) as error:
             if self._is_new(peer_of(context), f"node {hello.node} {type(error).__name__}"):
                 log.warning("peer frame refused", cause=_brief(error.cause), peer=hello.node)
             await refuse(context, error)
         finally:
+            self._processes.closed(process)
             self._open[hello.node] -= 1
             if not self._open[hello.node]:
                 self._receiver.peer_closed(hello.node)
@@ -181,28 +180,14 @@ class PeerStreams:
         """Whether to name the peer's host in the log for this reason: it was not named lately."""
         return self._log_limit.admits(host_of(peer), reason)
 
-    def _came(self, hello: PeerHello) -> None:
-        known = self._newest.get(hello.node)
-        if known is None or known.hello.boot_id != hello.boot_id:
-            self._newest[hello.node] = _Process(hello, time.monotonic())
-            self._receiver.greeted(hello)
-
-    def _watch_twins(self, hello: PeerHello) -> None:
-        """Tell, once for each two, of a process that lives although a later one of its node came:
-        one of them runs on a copy of the other's folder. Which one cannot be known here. Neither
-        is refused, because the one that is not the copy holds what it acknowledged."""
-        newest = self._newest[hello.node]
-        if newest.hello.boot_id == hello.boot_id or newest.is_twin:
-            return
-        if time.monotonic() > newest.came_at_s + _LAST_WORDS_S:
-            newest.is_twin = True
-            log.error(
-                "peer runs twice",
-                peer=hello.node,
-                addresses=[hello.address, newest.hello.address],
-                boot_ids=[hello.boot_id, newest.hello.boot_id],
-                advice="One of the two runs on a copy of the other's folder: stop the copy.",
-            )
+    async def _alone(self, hello: PeerHello) -> None:
+        """Wait until no other process of the peer may speak. Raises `StoreCopied` if one does."""
+        _check_count(self._waiting, hello.node)
+        self._waiting[hello.node] += 1
+        try:
+            await self._processes.check_alone(hello.node, hello.boot_id)
+        finally:
+            self._waiting[hello.node] -= 1
 
     async def _greeted(self, frames: AsyncIterator[bytes], context: Context) -> PeerHello:
         """The greeting. It may be as long as any message, so where certificates prove who comes,
@@ -256,6 +241,7 @@ class PeerStreams:
             raise IdentityRefused(
                 node=hello.node, store_uuid=hello.store_uuid, known_store_uuid=known
             )
+        self._receiver.check_copy(hello)
 
 
 def _no_peer(node: NodeId, folder: str) -> DataFolderForeign:

@@ -23,6 +23,7 @@ from raftlog.machines.commands import (
     AlterSchema,
     AttemptReference,
     EpochKey,
+    RegisterNode,
     ReportPlacement,
     RetireNode,
     SetDuty,
@@ -131,17 +132,6 @@ class ClusterDescription:
     """The caller's principal; "": the node does not authenticate its callers."""
     caller_groups: tuple[str, ...] = ()
     """The groups that it belongs to, as principals."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterNodeCall:
-    """Leader of the controller. `rules`: the highest version that the node's program knows."""
-
-    node: NodeId
-    store_uuid: str
-    address: str
-    rules: int
-    rack: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -652,7 +642,7 @@ SERVICE = "raftlog.v1.Log"
 PEER_SERVICE = "raftlog.v1.Peer"
 
 DESCRIBE_CLUSTER = PlainCall("DescribeCluster", DescribeCluster, ClusterDescription)
-REGISTER_NODE = PlainCall("RegisterNode", RegisterNodeCall, NodeRegistered)
+REGISTER_NODE = PlainCall("RegisterNode", RegisterNode, NodeRegistered)
 CREATE_TOPIC = PlainCall("CreateTopic", CreateTopicCall, TopicCreated)
 ADD_NODE = PlainCall("AddNode", AddNode, NodeAdded)
 SET_PARENTS = PlainCall("SetParents", SetParents, ParentsSet)

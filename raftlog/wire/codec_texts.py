@@ -15,6 +15,7 @@ from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
+from raftlog.core.types import BOOT_IDS_MAX
 from raftlog.machines.kv_commands import SESSION_CHARACTERS
 from raftlog.machines.limits import (
     CHANGES_AT_ONCE_MAX,
@@ -64,7 +65,7 @@ _FIELDS = (
     (SESSION_CHARACTERS, "session ends"),
     (CARRIED_MAX, "carried"),
     (STORE_CHARACTERS_MAX, "store_uuid"),
-    (_ID_MAX, "boot_id cluster_id format"),
+    (_ID_MAX, "boot_id earlier_boot_ids cluster_id format"),
     (_ADDRESS_MAX, "address leader_address"),
     (_TYPE_MAX, "type"),
     (ERROR_BYTES_MAX, "ErrorValue.text"),
@@ -89,6 +90,8 @@ _LISTS = {
     "AddNode.parents": 2 * PARENTS_MAX,
     "SetParents.parents": 2 * PARENTS_MAX,
     "PlaceGroupCall.voters": 2 * REPLICAS_MAX,
+    "PeerHello.earlier_boot_ids": 2 * BOOT_IDS_MAX,
+    "RegisterNode.earlier_boot_ids": 2 * BOOT_IDS_MAX,
 }
 """Values of a list at most, by the kind of message and the field's name: twice what a machine
 takes, whose error tells a user more."""
@@ -108,13 +111,16 @@ class _TextCheck:
     def __init__(self, kind: Descriptor) -> None:
         self._kind = kind.name
         self._texts: list[tuple[str, int]] = []
-        self._lists: list[tuple[str, int]] = []
+        self._lists: list[tuple[str, int, int]] = []
         self._parts: list[tuple[str, _TextCheck]] = []
         self._members: list[tuple[str, int, _TextCheck | None]] = []
         for field in kind.fields:
             if field.type == field.TYPE_STRING:
-                texts = self._lists if field.is_repeated else self._texts
-                texts.append((field.name, text_limit(kind.name, field.name)))
+                most = text_limit(kind.name, field.name)
+                if field.is_repeated:
+                    self._lists.append((field.name, most, _list_limit(field)))
+                else:
+                    self._texts.append((field.name, most))
             elif _is_checked(field):
                 part = field.message_type
                 of = text_check(part) if part is not None and has_texts(part) else None
@@ -143,8 +149,11 @@ class _TextCheck:
                 self._check_inside(message)
 
     def _check_inside(self, message: Any) -> None:
-        for name, most in self._lists:
-            longest = max(map(len, getattr(message, name)), default=0)
+        for name, most, limit in self._lists:
+            texts = getattr(message, name)
+            if len(texts) > limit:
+                raise self._too_many(name, len(texts), limit)
+            longest = max(map(len, texts), default=0)
             if longest > most:
                 raise self._too_long(name, longest, most)
         for name, check in self._parts:
@@ -153,10 +162,12 @@ class _TextCheck:
         for name, limit, member_check in self._members:
             members = getattr(message, name)
             if len(members) > limit:
-                where = f"{self._kind}.{name}"
-                raise Unreadable(f"{where} has {len(members)} values; {limit} are allowed")
+                raise self._too_many(name, len(members), limit)
             if member_check is not None:
                 member_check._check_all(members)
+
+    def _too_many(self, name: str, count: int, limit: int) -> Unreadable:
+        return Unreadable(f"{self._kind}.{name} has {count} values; {limit} are allowed")
 
     def _too_long(self, name: str, length: int, most: int) -> Unreadable:
         where = f"{self._kind}.{name}"

@@ -18,6 +18,8 @@ class PeerHello:
     store_uuid: str
     boot_id: str
     address: str
+    earlier_boot_ids: tuple[str, ...] = ()
+    """As in `RegisterNode`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

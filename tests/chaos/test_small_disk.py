@@ -44,11 +44,11 @@ def test_a_full_disk_takes_no_more_until_there_is_room(cluster: Path, disk: Smal
     log = cluster / "node-2" / "groups" / "log"
     assert log.read_bytes() == b"precious"
     disk.fill()
+    assert disk.is_full(), "also where nothing is written any more"
     with (cluster / "node-2" / "more").open("wb", buffering=0) as more:
         with pytest.raises(OSError) as caught:
             fill_up(more)
         assert caught.value.errno == errno.ENOSPC
-        assert disk.is_full()
         disk.make_room()
         assert more.write(b"y" * 4096) == 4096
     assert log.read_bytes() == b"precious"

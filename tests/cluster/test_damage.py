@@ -14,9 +14,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, free_ports, wait_for
 from raftlog.client.log_client import LogClient
-from raftlog.errors import DeadlineExceeded
+from raftlog.errors import DeadlineExceeded, ExitCode
 from raftlog.storage.frames import (
     FRAME_HEADER_BYTES,
     SEGMENT_HEADER_BYTES,
@@ -269,11 +269,13 @@ def test_without_another_majority_a_damaged_replica_neither_leads_nor_loses_its_
             assert "its offsets are unknown" in said.stderr
             assert said.returncode == 3
         cluster.serve(1)
-        for node in (2, 3):
-            flip(segments[node], SEGMENT_ID, count=8)
-            cluster.kill(node)
-            cluster.serve(node)
+        # As if the topic's folder were put back from a copy, and nothing else.
+        cluster.kill(2)
+        flip(segments[2], SEGMENT_ID, count=8)
+        cluster.serve(2)
         assert client.append("t", [{"number": 1}]).start == 1
+        rows = pa.Table.from_batches(client.read("t")).to_pylist()
+        assert rows == [{"number": 0}, {"number": 1}]
 
 
 def raftlog(cluster: ProcessCluster, words: str) -> subprocess.CompletedProcess[str]:
@@ -410,6 +412,58 @@ def test_a_node_whose_folder_is_emptied_or_made_again_ends(tmp_path: Path) -> No
     with pytest.raises(DeadlineExceeded, match="ended with code"):
         ProcessCluster.start(cluster.data, said=said_by_up)
     assert "StoreMissing" in said_by_up.read_text()
+
+
+def copy_of(cluster: ProcessCluster, node: int, folder: Path) -> Path:
+    """The folder of a node that is down, with a cluster.toml in which it listens elsewhere."""
+    shutil.copytree(cluster.data / f"node-{node}", folder / f"node-{node}")
+    toml = (cluster.data / "cluster.toml").read_text()
+    port = free_ports(1)
+    own = cluster.address(node)
+    assert own in toml
+    (folder / "cluster.toml").write_text(toml.replace(own, f"127.0.0.1:{port}"))
+    return folder
+
+
+def end_of_copy(folder: Path, node: int) -> str:
+    """Start the node with a copy of its folder. What it says in the end."""
+    words = [sys.executable, "-m", "raftlog", "serve", "--node", str(node), "--data", str(folder)]
+    with (folder / "log").open("w") as log:
+        copy = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+        assert copy.wait(PATIENCE_S) == ExitCode.NODE_REFUSED
+    finally:
+        copy.kill()
+    return (folder / "log").read_text()
+
+
+def test_a_process_with_a_copy_of_a_nodes_folder_ends(
+    cluster: ProcessCluster, tmp_path: Path
+) -> None:
+    """It knows no process that came after the copy was made; one that knows them all is rejected
+    while the node's own runs."""
+    with cluster.client() as client:
+        client.create_topic("t", "number bigint")
+        cluster.kill(3)
+        copy = copy_of(cluster, 3, tmp_path / "copy")
+
+        def starts_again() -> None:
+            lines = NewLines(cluster)
+            cluster.serve(3)
+            wait_for(lambda: '"registered"' in lines.of(3), "node 3 to register", PATIENCE_S)
+
+        starts_again()
+        cluster.kill(3)
+        assert "error: StoreCopied:" in end_of_copy(copy, 3), "while the node is down"
+        starts_again()
+        assert "error: StoreCopied:" in end_of_copy(copy, 3), "while it runs"
+        cluster.pause(3)
+        later = copy_of(cluster, 3, tmp_path / "later")
+        cluster.resume(3)
+        assert "error: StoreCopied:" in end_of_copy(later, 3), "with a copy that knows the process"
+        client.append("t", [{"number": 1}])
+        cluster.wait_caught_up(client, "t")
+        assert cluster.runs(3)
 
 
 def test_a_wiped_folder_helps_no_node_that_has_just_started_to_lead(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from raftlog.wire.codec import decode_reply
 from tests.fuzz.inputs import Input, numbered
 from tests.fuzz.mutations import broken, changed
 from tests.fuzz.node_watch import NodeWatch
-from tests.fuzz.samples import DDL, frames
+from tests.fuzz.samples import DDL, frames, registered_boot
 
 SHORT, LONG = 2_500, 80_000
 UNDER_WAY_MAX = 16
@@ -52,7 +52,7 @@ def test_every_call_with_a_broken_frame_is_answered_and_does_no_harm(
         own = client.create_topic(f"own-{count}", DDL)
         watch = NodeWatch(cluster, client, own)
         trimmed = topic_with_records(client, f"trimmed-{count}")
-        good = good_frames(client, target, trimmed)
+        good = good_frames(cluster, client, target, trimmed)
         answers: Counter[str] = Counter()
         with grpc.insecure_channel(watch.address) as channel:
             said = {method: ask(channel, method, frame) for method, frame in good.items()}
@@ -83,10 +83,13 @@ def topic_with_records(client: LogClient, name: str) -> TopicInfo:
     return topic
 
 
-def good_frames(client: LogClient, target: TopicInfo, trimmed: TopicInfo) -> dict[str, bytes]:
+def good_frames(
+    cluster: ProcessCluster, client: LogClient, target: TopicInfo, trimmed: TopicInfo
+) -> dict[str, bytes]:
     ((address, described),) = client.describe_cluster()
     assert not isinstance(described, Exception)
-    return frames(target, trimmed, described.store_uuid, address)
+    boot_id = registered_boot(cluster.logs[1])
+    return frames(target, trimmed, described.store_uuid, address, boot_id)
 
 
 def under_fire(

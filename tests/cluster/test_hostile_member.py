@@ -21,7 +21,7 @@ from raftlog.config_tls import PemFiles
 from raftlog.core.messages import GroupDeleted, Heartbeat, NodeHeartbeat, PeerMessage
 from raftlog.core.types import FORMAT_STAMP, NO_INDEX, GroupId, LogIndex, NodeId, Term
 from raftlog.errors import DataFolderForeign, MemberUnknown, NodeRemoved, RaftlogError
-from raftlog.machines.commands import ReportPlacement
+from raftlog.machines.commands import RegisterNode, ReportPlacement
 from raftlog.tls import Certificates, open_channel
 from raftlog.transport.link import STREAM_METHOD
 from raftlog.wire.calls import (
@@ -29,7 +29,6 @@ from raftlog.wire.calls import (
     REGISTER_NODE,
     REPORT_PLACEMENT,
     SERVICE,
-    RegisterNodeCall,
 )
 from raftlog.wire.codec import (
     ERROR_METADATA_KEY,
@@ -42,6 +41,7 @@ from raftlog.wire.codec import (
 from raftlog.wire.peer_greetings import PeerHello
 from tests.cluster import closed
 from tests.cluster.test_strangers import DDL, descriptions, speak, terms
+from tests.fuzz.samples import registered_boot
 
 LIAR = NodeId(3)
 OTHERS = (NodeId(1), NodeId(2))
@@ -129,6 +129,7 @@ def test_a_member_that_lies_ends_no_other_and_is_recovered_from(tmp_path: Path) 
             node=LIAR,
             store_uuid=described.store_uuid,
             boot_id=uuid.uuid4().hex,
+            earlier_boot_ids=(registered_boot(cluster.logs[LIAR]),),
             address=addresses[LIAR - 1],
         )
         term = max(terms(client).values())
@@ -200,6 +201,7 @@ class Stolen:
             node=LIAR,
             store_uuid=json.loads(identity)["store_uuid"],
             boot_id=uuid.uuid4().hex,
+            earlier_boot_ids=(registered_boot(cluster.logs[LIAR]),),
             address=cluster.address(LIAR),
         )
         tls = cluster.data / "tls"
@@ -225,8 +227,12 @@ class Stolen:
     def calls(self, node: NodeId) -> list[RaftlogError | None]:
         """How the node refuses the calls that nodes make."""
         hello = self._hello
-        registers = RegisterNodeCall(
-            node=LIAR, store_uuid=hello.store_uuid, address=hello.address, rules=1
+        registers = RegisterNode(
+            node=LIAR,
+            store_uuid=hello.store_uuid,
+            address=hello.address,
+            rules=1,
+            boot_id=hello.boot_id,
         )
         reports = ReportPlacement(group=GroupId(1), generation=1)
         sent = (

@@ -28,8 +28,9 @@ from raftlog.errors import (
     QuorumAtRisk,
     TooFewNodes,
 )
+from raftlog.machines.commands import RegisterNode
 from raftlog.placement import Move
-from raftlog.wire.calls import REGISTER_NODE, NodeView, RegisterNodeCall
+from raftlog.wire.calls import REGISTER_NODE, NodeView
 from tests.cluster.joining import Joined, grown
 from tests.cluster.load import ROWS, Load, rows_of
 from tests.cluster.waiting import groups_led
@@ -195,8 +196,12 @@ def test_what_would_do_harm_is_refused_and_changes_nothing(tmp_path: Path) -> No
         assert members.add(4, cluster.address(4))
         assert not members.add(4, cluster.address(4)), "it was added before"
         for node in (1, 2, 3):
-            taken = RegisterNodeCall(
-                node=NodeId(4), store_uuid="4" * 32, address=cluster.address(node), rules=1
+            taken = RegisterNode(
+                node=NodeId(4),
+                store_uuid="4" * 32,
+                address=cluster.address(node),
+                rules=1,
+                boot_id="b4",
             )
             with (
                 closing(Connection(client.settings)) as connection,

@@ -37,7 +37,7 @@ from raftlog.errors import (
     RegisteredJustNow,
     Unauthenticated,
 )
-from raftlog.machines.commands import AddNode, ReportPlacement
+from raftlog.machines.commands import AddNode, RegisterNode, ReportPlacement
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.tls import Certificates, open_channel
 from raftlog.transport.link import STREAM_METHOD
@@ -49,14 +49,13 @@ from raftlog.wire.calls import (
     REPORT_PLACEMENT,
     SERVICE,
     NodeView,
-    RegisterNodeCall,
     StreamedCall,
 )
 from raftlog.wire.codec import encode_hello, encode_peer_messages, encode_request
 from raftlog.wire.peer_greetings import PeerHello
 from raftlog.wire.placing_calls import PlaceGroupCall
 from tests.cluster.closed import NODES, client, started, typed
-from tests.fuzz.samples import DDL, frames
+from tests.fuzz.samples import DDL, frames, registered_boot
 
 pytestmark = pytest.mark.slow
 
@@ -195,6 +194,7 @@ def forges(
         node=liar,
         store_uuid=json.loads(identity)["store_uuid"],
         boot_id=uuid.uuid4().hex,
+        earlier_boot_ids=(registered_boot(cluster.logs[liar]),),
         address=cluster.address(liar),
     )
     change = Entry(LogIndex(1), Term(100), EntryKind.CONFIGURATION, encode_membership(membership))
@@ -258,12 +258,13 @@ def test_a_node_that_registers_again_and_again_writes_no_log(
     """Each registration was an entry of the controller's log, and two lines of the audit log."""
     operator.members.transfer(CONTROLLER_GROUP, 1, timeout_s=PATIENCE_S)
     identity = (cluster.data / "node-2" / "identity").read_text().partition("\n")[2]
-    call = RegisterNodeCall(
+    call = RegisterNode(
         node=NodeId(2),
         store_uuid=json.loads(identity)["store_uuid"],
         address=cluster.address(2),
         rules=RULES_LATEST,
         rack="",
+        boot_id=registered_boot(cluster.logs[2]),
     )
 
     def answer(rack: str) -> object:

@@ -16,7 +16,7 @@ from raftlog.client.connection import Connection
 from raftlog.client.log_client import LogClient
 from raftlog.core.types import GroupId, NodeId, Offset
 from raftlog.errors import ChangeUnfinished, NotLeader, NotYet, ObserverRefused, RaftlogError
-from raftlog.machines.commands import TopicInfo
+from raftlog.machines.commands import RegisterNode, TopicInfo
 from raftlog.records.batch_codec import decode_batch
 from raftlog.wire.calls import (
     DELETE_TOPIC,
@@ -34,7 +34,6 @@ from raftlog.wire.calls import (
     GroupView,
     ReadCall,
     ReadHighWaterMark,
-    RegisterNodeCall,
     WatchGroups,
 )
 from raftlog.wire.group_calls import GetLastApplied, GetServers
@@ -153,7 +152,9 @@ def test_a_lost_observer_is_replaced_by_one_that_its_children_pull_from(tmp_path
         with pytest.raises(ChangeUnfinished, match=r"was started, and does not answer at 127\."):
             members.wait_for(4, 0.1)
         assert members.add_replacement(4, 6, address)
-        register = RegisterNodeCall(node=NodeId(6), store_uuid="s", address=address, rules=1)
+        register = RegisterNode(
+            node=NodeId(6), store_uuid="s", address=address, rules=1, boot_id="b6"
+        )
         with pytest.raises(NotLeader):  # 5 cannot have heard of it, and does not send it away
             connection.ask(cluster.address(5), REGISTER_NODE, register, PATIENCE_S)
         six = Joined(cluster.servers, 6, tmp_path / "node-6")

@@ -38,6 +38,7 @@ from tests.fuzz.http2 import request
 from tests.fuzz.inputs import numbered
 from tests.fuzz.mutations import broken
 from tests.fuzz.node_watch import NodeWatch
+from tests.fuzz.samples import registered_boot
 
 DEAD = 3
 """The node that the strangers claim to be: it does not run."""
@@ -77,6 +78,7 @@ def dead(cluster: ProcessCluster, client: LogClient) -> PeerHello:
         node=described.node,
         store_uuid=described.store_uuid,
         boot_id=uuid.uuid4().hex,
+        earlier_boot_ids=(registered_boot(cluster.logs[DEAD]),),
         address=address,
     )
 

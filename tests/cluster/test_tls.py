@@ -24,6 +24,7 @@ from raftlog.tls import Certificates, open_channel
 from raftlog.transport.link import STREAM_METHOD
 from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error, encode_hello
 from raftlog.wire.peer_greetings import PeerHello
+from tests.fuzz.samples import registered_boot
 
 NODES = 3
 OFFSET = NODES
@@ -116,6 +117,7 @@ def said_as_node_2(cluster: ProcessCluster, port: int, files: PemFiles) -> Raftl
         node=2,
         store_uuid=json.loads(identity)["store_uuid"],
         boot_id="b",
+        earlier_boot_ids=(registered_boot(cluster.logs[2]),),
         address=cluster.address(2),
     )
     pem = Certificates(files, PemFiles("ca", "cert", "key")).current()

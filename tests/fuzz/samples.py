@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +15,7 @@ from raftlog.machines.commands import (
     AlterSchema,
     AttemptReference,
     EpochKey,
+    RegisterNode,
     ReportPlacement,
     RetireNode,
     SetDuty,
@@ -42,7 +45,6 @@ from raftlog.wire.calls import (
     ReadCall,
     ReadHighWaterMark,
     ReadSizes,
-    RegisterNodeCall,
     RemoveWriterCall,
     ScrubCall,
     SetWriterOwnerCall,
@@ -80,9 +82,21 @@ _WHERE = (
 )
 
 
-def frames(topic: TopicInfo, trimmed: TopicInfo, store_uuid: str, address: str) -> dict[str, bytes]:
+def registered_boot(log: Path) -> str:
+    """The boot_id of the node's process that registered last, by the node's log."""
+    last = [line for line in log.read_text().splitlines() if '"event": "registered"' in line][-1]
+    return str(json.loads(last)["boot_id"])
+
+
+def frames(
+    topic: TopicInfo,
+    trimmed: TopicInfo,
+    store_uuid: str,
+    address: str,
+    boot_id: str = "b",
+) -> dict[str, bytes]:
     """By call. `topic` has the columns of `DDL` and some records, which Trim spares: it
-    names `trimmed`. The node is number 1."""
+    names `trimmed`. The node is number 1, its process `registered_boot`."""
     rows = pa.RecordBatch.from_pylist(
         [{"id": each, "text": f"text {each}"} for each in range(20)],
         schema=pa.schema([("id", pa.int64()), ("text", pa.string())]),
@@ -93,8 +107,8 @@ def frames(topic: TopicInfo, trimmed: TopicInfo, store_uuid: str, address: str) 
     batched = {"batch": batch.header, "crc": batch.crc}
     requests: dict[str, object] = {
         "DescribeCluster": DescribeCluster(),
-        "RegisterNode": RegisterNodeCall(
-            node=1, store_uuid=store_uuid, address=address, rules=RULES_LATEST
+        "RegisterNode": RegisterNode(
+            node=1, store_uuid=store_uuid, address=address, rules=RULES_LATEST, boot_id=boot_id
         ),
         "CreateTopic": CreateTopicCall(
             name="made", incarnation=_RUN, schema=topic.schema, if_not_exists=True

@@ -103,6 +103,35 @@ def code(outcome: ControllerOutcome) -> str:
     return refusal(outcome)[0]
 
 
+def test_a_process_with_a_copy_of_a_nodes_folder_does_not_register() -> None:
+    """A copy of a folder knows none of the processes that came after it was made."""
+    cluster = Cluster()
+
+    def register(boot_id: str, *earlier: str) -> str:
+        command = RegisterNode(
+            node=NodeId(2),
+            store_uuid="s2",
+            address="b:1",
+            rules=1,
+            boot_id=boot_id,
+            earlier_boot_ids=earlier,
+        )
+        outcome = cluster.apply(command)
+        return code(outcome) if isinstance(outcome, Refused) else ""
+
+    assert register("first") == ""
+    assert register("third", "first", "second") == "", "the second never reached a leader"
+    assert register("third", "first", "second") == "", "a resend"
+    before = cluster.machine.state().nodes
+    assert register("copy", "first") == "StoreCopied"
+    assert register("copy again", "first", "copy") == "StoreCopied", "however often it starts"
+    assert register("second", "first") == "StoreCopied"
+    assert register("first") == "StoreCopied"
+    assert cluster.machine.state().nodes == before
+    assert cluster.machine.nodes[NodeId(2)].boot_id == "third"
+    assert register("fourth", "third") == ""
+
+
 def test_node_id_belongs_to_the_first_store_that_registers_it() -> None:
     cluster = Cluster()
     assert cluster.register(1, "store-a") == NodeRegistered(known_before=False)

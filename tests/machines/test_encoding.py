@@ -135,6 +135,7 @@ KNOWN_REFUSALS = {
     "TopicRecreated": b"1(6:1=5:topic;2=6:wanted;3=5:found;)",
     "TooMany": b"1(7:1=5:limit;)",
     "IdentityRefused": b"1(8:1=4:node;2=10:store_uuid;3=16:known_store_uuid;)",
+    "StoreCopied": b"1(38:1=4:node;2=7:boot_id;3=13:known_boot_id;)",
     "UnknownSchemaVersion": b"1(9:1=7:version;2=6:latest;)",
     "UnknownProducer": b"1(10:1=8:producer;2=8:sequence;)",
     "SequenceGap": b"1(11:1=8:producer;2=8:sequence;3=8:expected;)",

@@ -123,7 +123,10 @@ def with_text(command: Command, names: list[str], text: str) -> Command:
         parts = [each for part in found for each in part] if is_list else found
     for part in parts:
         if last in part.DESCRIPTOR.fields_by_name:
-            setattr(part, last, text)
+            if part.DESCRIPTOR.fields_by_name[last].is_repeated:
+                getattr(part, last).append(text)
+            else:
+                setattr(part, last, text)
     return decode_command(b"\x01" + message.SerializeToString())
 
 

@@ -50,7 +50,7 @@ def test_all_refusals_of_the_machines_were_found() -> None:
         "IdentityRefused", "InvalidOption",
         "InvalidTopicName", "MalformedRequest", "NodeExists", "NodeInUse", "NodeRemoved",
         "NodeUnknown", "ObserverRefused", "PlacementOutdated", "PlacementUnderWay",
-        "RunFenced", "SchemaChanged", "SequenceGap",
+        "RunFenced", "SchemaChanged", "SequenceGap", "StoreCopied",
         "SequencePassed", "SequenceReused", "StageGap", "TooFewNodes", "TooMany", "UnknownSession",
         "VersionConflict",
         "TooManyWriters", "TopicExists", "TopicNotFound", "TopicRecreated",

@@ -54,7 +54,6 @@ async def a_node(
         compactor=Compactor(data, settings.storage.compaction_share_max),
         addresses={HERE: ANYWHERE, **others},
         channels=PeerChannels("c", None, 0),
-        boot_id="b",
         fail=failures.append,
     )
     meters = Meters(settings.auth, node.counts.quotas, requests_max=1)

@@ -103,7 +103,6 @@ async def served(disk: MemoryFileSystem, work: Work) -> None:
         compactor=Compactor(Path("unused"), 1),
         addresses={ONE: "127.0.0.1:1"},
         channels=PeerChannels("c", None, 0),
-        boot_id="boot",
         fail=failed.append,
     )
     await node.start()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from raftlog.core.types import HardState, LastEntry, LogIndex, NodeId, Term, VotersAt
+from raftlog.core.types import BOOT_IDS_MAX, HardState, LastEntry, LogIndex, NodeId, Term, VotersAt
 from raftlog.errors import CorruptFile, DiskFailed
 from raftlog.storage.contract import FileSystem
 from raftlog.storage.frames import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES
@@ -41,7 +43,46 @@ def test_each_field_survives_a_restart(disk: FileSystem) -> None:
     journal.close()
     journal = HardStateJournal.open(disk, FOLDER)
     assert states(journal) == {0: state(4), 7: state(5, 1)}
-    assert journal.report == JournalReport(groups=2), "nothing was torn or damaged"
+    assert journal.report.boots == journal._boots[:1]
+    report = replace(journal.report, boots=())
+    assert report == JournalReport(groups=2), "nothing was torn or damaged"
+
+
+@pytest.mark.parametrize("damaged", [*JOURNAL_COPIES, ""])
+def test_a_journal_keeps_the_boot_ids_since_a_process_was_registered(damaged: str) -> None:
+    """Also where one copy is damaged, and whatever was written since."""
+    disk = new_disk()
+    assert HardStateJournal.open(disk, FOLDER).boot_ids == (), "it is made"
+    known: tuple[str, ...] = ()
+    for number in range(1, 8):
+        journal = HardStateJournal.open(disk, FOLDER, must_exist=True)
+        assert journal.boot_ids[:-1] == known
+        assert journal.boot_ids[-1] not in known
+        known = journal.boot_ids
+        journal.put(GROUP, state(number, 2))
+        if number == 4:
+            journal.registered()
+            assert (known := known[-1:]) == journal.boot_ids
+        if number % 3 == 0:
+            journal.rewrite()
+        write(journal)
+        if damaged:
+            file = disk.open(f"{FOLDER}/{damaged}", create=False)
+            file.write_at(SEGMENT_HEADER_BYTES + 1, [b"\xff"])
+            file.sync()
+            file.close()
+
+
+def test_of_many_processes_that_were_not_registered_the_first_and_the_last_are_known() -> None:
+    """One of them was registered at least: the first."""
+    disk = new_disk()
+    HardStateJournal.open(disk, FOLDER).close()
+    boots = []
+    for _ in range(BOOT_IDS_MAX + 9):
+        journal = HardStateJournal.open(disk, FOLDER, must_exist=True)
+        journal.close()
+        boots.append(journal.boot_ids[-1])
+    assert journal.boot_ids == (boots[0], *boots[-BOOT_IDS_MAX:])
 
 
 def test_who_decides_survives_a_restart_with_former_voters(disk: FileSystem) -> None:

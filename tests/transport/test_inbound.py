@@ -24,12 +24,14 @@ from raftlog.errors import (
     MalformedRequest,
     NodeRemoved,
     RaftlogError,
+    StoreCopied,
     TooMany,
 )
 from raftlog.tls import Certificates, open_aio_channel, port_credentials
 from raftlog.transport import inbound
 from raftlog.transport.inbound import PeerStreams
 from raftlog.transport.link import STREAM_METHOD, PeerLink
+from raftlog.transport.peer_processes import HEARD_S, PeerProcesses
 from raftlog.wire.calls import PEER_SERVICE
 from raftlog.wire.codec import (
     ERROR_METADATA_KEY,
@@ -54,6 +56,8 @@ class Receiver:
     removed: set[int] = field(default_factory=set)
     leaving: set[int] = field(default_factory=set)
     """Those whose removal is not known to be committed."""
+    registered: str = ""
+    """The process of node 2 that registered last."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def welcome(self) -> PeerWelcome:
@@ -77,6 +81,10 @@ class Receiver:
 
     def known_store(self, node: NodeId) -> str | None:
         return f"s{node}"
+
+    def check_copy(self, hello: PeerHello) -> None:
+        if self.registered not in ("", hello.boot_id, *hello.earlier_boot_ids):
+            raise StoreCopied(node=hello.node, boot_id=hello.boot_id, known_boot_id=self.registered)
 
     def greeted(self, hello: PeerHello) -> None:
         self.addresses.append(hello.address)
@@ -103,7 +111,9 @@ async def encrypted(
         return Certificates(files, files)
 
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers((PeerStreams(receiver, proven=True).handlers(),))
+    server.add_generic_rpc_handlers(
+        (PeerStreams(receiver, PeerProcesses(), proven=True).handlers(),)
+    )
     port = server.add_secure_port("127.0.0.1:0", port_credentials(of(1), mutual=True))
     await server.start()
     async with AsyncExitStack() as channels:
@@ -130,9 +140,12 @@ async def ended_by(stream: grpc.aio.StreamStreamCall) -> RaftlogError:
 
 
 @asynccontextmanager
-async def listening(receiver: Receiver) -> AsyncIterator[grpc.aio.Channel]:
+async def listening(
+    receiver: Receiver, processes: PeerProcesses | None = None
+) -> AsyncIterator[grpc.aio.Channel]:
+    streams = PeerStreams(receiver, processes or PeerProcesses(), proven=False)
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers((PeerStreams(receiver, proven=False).handlers(),))
+    server.add_generic_rpc_handlers((streams.handlers(),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
@@ -140,7 +153,7 @@ async def listening(receiver: Receiver) -> AsyncIterator[grpc.aio.Channel]:
     await server.stop(None)
 
 
-def hello(boot_id: str = "b") -> PeerHello:
+def hello(boot_id: str = "b", *earlier: str) -> PeerHello:
     """The greeting of node 2."""
     return PeerHello(
         format=FORMAT_STAMP,
@@ -148,14 +161,17 @@ def hello(boot_id: str = "b") -> PeerHello:
         node=NodeId(2),
         store_uuid="s2",
         boot_id=boot_id,
+        earlier_boot_ids=earlier,
         address=f"{boot_id}:1",
     )
 
 
-async def opened(channel: grpc.aio.Channel, boot_id: str = "b") -> grpc.aio.StreamStreamCall:
+async def opened(
+    channel: grpc.aio.Channel, boot_id: str = "b", *earlier: str
+) -> grpc.aio.StreamStreamCall:
     """A stream of node 2 that was welcomed."""
     stream = channel.stream_stream(f"/{PEER_SERVICE}/Stream")()
-    await stream.write(encode_hello(hello(boot_id)))
+    await stream.write(encode_hello(hello(boot_id, *earlier)))
     assert decode_welcome(await stream.read()).node == 1
     return stream
 
@@ -238,31 +254,88 @@ def test_a_peer_is_lost_when_its_last_stream_has_ended() -> None:
     asyncio.run(run())
 
 
-def test_a_process_that_lives_after_the_next_one_came_is_told_of_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Both are listened to: nobody knows which of them runs on a copy of the other's folder."""
+REPLY = VoteReply(group=1, sender=NodeId(2), to=NodeId(1), term=1, granted=False, pre=True)
 
-    async def words(of: str, again: bool) -> list[Any]:
-        """What is logged when a process speaks after a later one came, or one after the other."""
+
+def test_of_two_processes_that_live_the_one_that_came_first_is_heard() -> None:
+    """A process with a copy of the other's folder, which forgets what the other acknowledges."""
+
+    async def run() -> None:
         receiver = Receiver()
-        reply = VoteReply(group=1, sender=NodeId(2), to=NodeId(1), term=1, granted=False, pre=True)
-        async with asyncio.timeout(PATIENCE_S), listening(receiver) as channel:
-            streams = {boot: await opened(channel, boot) for boot in ("former", "later")}
-            with capture_logs() as logged:
-                for number in range(1, 4):
-                    receiver.changed.clear()
-                    await streams[of].write(encode_peer_messages([reply]))
-                    await receiver.changed.wait()
-                    assert len(receiver.received) == number
-        assert again or not logged
-        return [line for line in logged if line["event"] == "peer runs twice"]
+        processes = PeerProcesses(last_words_s=0.0)
+        async with asyncio.timeout(PATIENCE_S), listening(receiver, processes) as channel:
+            own = await opened(channel, "own")
+            copy = channel.stream_stream(STREAM_METHOD)()
+            await copy.write(encode_hello(hello("copy")))
+            error = await refusal(copy)
+            assert isinstance(error, StoreCopied)
+            assert (error.node, error.boot_id, error.known_boot_id) == (2, "copy", "own")
+            await own.write(encode_peer_messages([REPLY]))
+            await receiver.changed.wait()
+            assert receiver.received == [REPLY]
+        assert receiver.addresses == ["own:1"]
 
-    assert asyncio.run(words("former", again=False)) == [], "its last words"
-    monkeypatch.setattr(inbound, "_LAST_WORDS_S", 0.0)
-    assert asyncio.run(words("later", again=False)) == []
-    (line,) = asyncio.run(words("former", again=True))
-    assert (line["peer"], line["addresses"]) == (2, ["former:1", "later:1"])
+    asyncio.run(run())
+
+
+def test_a_restarted_process_waits_for_the_end_of_the_former_ones_streams() -> None:
+    async def run() -> None:
+        receiver = Receiver()
+        processes = PeerProcesses(last_words_s=PATIENCE_S)
+        async with asyncio.timeout(PATIENCE_S), listening(receiver, processes) as channel:
+            former = await opened(channel, "former")
+            later = asyncio.ensure_future(opened(channel, "later"))
+            await former.write(encode_peer_messages([REPLY]))
+            await receiver.changed.wait()
+            assert receiver.received == [REPLY], "its last words"
+            assert not later.done()
+            await former.done_writing()
+            await later
+        assert receiver.addresses == ["former:1", "later:1"]
+
+    asyncio.run(run())
+
+
+def test_a_silent_process_is_replaced_and_ends_when_it_speaks_again() -> None:
+    """Its machine may have lost its power; or it was cut off, or paused, and its copy came."""
+    now_s = 0.0
+
+    async def run() -> None:
+        nonlocal now_s
+        receiver = Receiver()
+        processes = PeerProcesses(lambda: now_s, last_words_s=0.0)
+        async with asyncio.timeout(PATIENCE_S), listening(receiver, processes) as channel:
+            silent = await opened(channel, "silent")
+            now_s += HEARD_S
+            later = await opened(channel, "later")
+            await silent.write(encode_peer_messages([REPLY]))
+            error = await refusal(silent)
+            assert isinstance(error, StoreCopied)
+            assert error.known_boot_id == "later"
+            assert receiver.received == []
+            await later.write(encode_peer_messages([REPLY]))
+            await receiver.changed.wait()
+            assert receiver.received == [REPLY]
+
+    asyncio.run(run())
+
+
+def test_a_process_that_does_not_know_the_one_that_registered_last_is_rejected() -> None:
+    async def run() -> None:
+        receiver = Receiver(registered="third")
+        async with asyncio.timeout(PATIENCE_S), listening(receiver) as channel:
+            stream = channel.stream_stream(STREAM_METHOD)()
+            await stream.write(encode_hello(hello("copy", "first", "second")))
+            error = await refusal(stream)
+            assert isinstance(error, StoreCopied)
+            assert (error.boot_id, error.known_boot_id) == ("copy", "third")
+            own = await opened(channel, "own", "first", "third")
+            receiver.registered = "later"  # which this node had not applied yet
+            await own.write(encode_peer_messages([REPLY]))
+            assert isinstance(await refusal(own), StoreCopied)
+            assert receiver.received == []
+
+    asyncio.run(run())
 
 
 def test_a_peer_that_is_removed_meanwhile_is_told_at_its_next_word() -> None:

@@ -77,7 +77,8 @@ def _set_end(message: Any, path: Path, end: str | int) -> None:
         message.SetInParent()
         _set_required(message)
     if isinstance(end, int):
-        wire_type = 0 if path[-1].message_type is None else 2
+        is_number = path[-1].message_type is None and path[-1].type != FieldDescriptor.TYPE_STRING
+        wire_type = 0 if is_number else 2
         message.MergeFromString(end * bytes([path[-1].number << 3 | wire_type, 0]))
     elif path[-1].is_repeated:
         getattr(message, path[-1].name).append(end)
