@@ -51,15 +51,20 @@ class PeerProcesses:
     async def check_alone(self, node: NodeId, boot_id: str) -> None:
         """Wait, at most `last_words_s`, until no other process of the peer has a stream here.
         Raises `StoreCopied` if another one is still heard."""
-        other = self._current.get(node)
-        if other is None or other.boot_id == boot_id:
-            return
         with suppress(TimeoutError):
             async with asyncio.timeout(self._last_words_s):
-                await other.ended.wait()
-                return
-        if self._clock() < other.heard_at_s + HEARD_S:
+                while (other := self._other(node, boot_id)) is not None:
+                    await other.ended.wait()
+        other = self._other(node, boot_id)
+        if other is not None and self._clock() < other.heard_at_s + HEARD_S:
             raise StoreCopied(node=node, boot_id=boot_id, known_boot_id=other.boot_id)
+
+    def _other(self, node: NodeId, boot_id: str) -> PeerProcess | None:
+        """The process that has streams here, if it is another one than this."""
+        process = self._current.get(node)
+        if process is None or process.boot_id == boot_id or not process.streams:
+            return None
+        return process
 
     def opened(self, node: NodeId, boot_id: str) -> PeerProcess:
         """The process with one more stream. It takes the place of any other of its peer."""

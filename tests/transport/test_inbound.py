@@ -296,6 +296,32 @@ def test_a_restarted_process_waits_for_the_end_of_the_former_ones_streams() -> N
     asyncio.run(run())
 
 
+def test_of_two_processes_that_wait_one_comes() -> None:
+    """Both wait for the streams of the former process to end."""
+
+    async def run() -> None:
+        processes = PeerProcesses(last_words_s=PATIENCE_S)
+        former = processes.opened(NodeId(2), "former")
+        came: list[str] = []
+
+        async def comes(boot_id: str) -> None:
+            await processes.check_alone(NodeId(2), boot_id)
+            processes.opened(NodeId(2), boot_id)
+            came.append(boot_id)
+
+        async with asyncio.timeout(PATIENCE_S):
+            both = [asyncio.ensure_future(comes(each)) for each in ("one", "two")]
+            await asyncio.sleep(0)
+            assert came == []
+            processes.closed(former)
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            assert len(came) == 1
+        for each in both:
+            each.cancel()
+
+    asyncio.run(run())
+
+
 def test_a_silent_process_is_replaced_and_ends_when_it_speaks_again() -> None:
     """Its machine may have lost its power; or it was cut off, or paused, and its copy came."""
     now_s = 0.0
