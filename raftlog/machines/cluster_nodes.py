@@ -7,10 +7,10 @@ by these ids alone: whoever votes under one has all that was ever promised under
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Set
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Set
+from typing import NamedTuple, Protocol
 
-from raftlog.core.types import NodeId
+from raftlog.core.types import NO_INDEX, LogIndex, NodeId
 from raftlog.machines.commands import AddNode, RegisterNode, RetireNode, SetDuty, SetParents
 from raftlog.machines.digest import StateDigest
 from raftlog.machines.outcomes import (
@@ -23,6 +23,17 @@ from raftlog.machines.outcomes import (
     refused,
 )
 from raftlog.machines.state import NodeState
+
+
+class NodeProcess(Protocol):
+    """What a process of a node says of itself (`RegisterNode`)."""
+
+    @property
+    def boot_id(self) -> str: ...
+    @property
+    def earlier_boot_ids(self) -> tuple[str, ...]: ...
+    @property
+    def registered_at(self) -> LogIndex: ...
 
 
 class KnownNode(NamedTuple):
@@ -45,11 +56,17 @@ class KnownNode(NamedTuple):
     """Of an observer: the nodes that it pulls from, rising; (): any that are no observers."""
     boot_id: str = ""
     """Of its process that registered last; "": none has."""
+    registered_at: LogIndex = NO_INDEX
+    """The index of that registration."""
 
-    def has_other_copy(self, boot_id: str, earlier_boot_ids: Collection[str]) -> bool:
-        """Did the process that registered last run with another copy of the folder than this one,
-        whose folder knows of those earlier ones? Then it started after the copy was made."""
-        return self.boot_id not in ("", boot_id) and self.boot_id not in earlier_boot_ids
+    def has_other_copy(self, process: NodeProcess) -> bool:
+        """Did the process that registered last run with another copy of the folder than this one?
+        Then it started after the copy was made, and the copy does not know it.
+
+        Who knows of a later registration than this is not judged: here its entry is not applied.
+        """
+        known = ("", process.boot_id, *process.earlier_boot_ids)
+        return self.registered_at >= process.registered_at and self.boot_id not in known
 
 
 class ClusterNodes(Mapping[NodeId, KnownNode]):
@@ -77,6 +94,7 @@ class ClusterNodes(Mapping[NodeId, KnownNode]):
                 node.observer,
                 node.parents,
                 node.boot_id,
+                node.registered_at,
             )
         restored._retired.update(retired)
         return restored
@@ -102,8 +120,8 @@ class ClusterNodes(Mapping[NodeId, KnownNode]):
 
     # ------------------------------------------------------------ commands
 
-    def register(self, command: RegisterNode) -> NodeRegistered | Refused:
-        """A node says who it is."""
+    def register(self, index: LogIndex, command: RegisterNode) -> NodeRegistered | Refused:
+        """A node says who it is, in the entry at this index."""
         known = self._nodes.get(command.node)
         if command.node in self._retired:
             return refused("NodeRemoved", node=command.node)
@@ -114,7 +132,7 @@ class ClusterNodes(Mapping[NodeId, KnownNode]):
                 store_uuid=command.store_uuid,
                 known_store_uuid=known.store_uuid,
             )
-        if known is not None and known.has_other_copy(command.boot_id, command.earlier_boot_ids):
+        if known is not None and known.has_other_copy(command):
             return refused(
                 "StoreCopied",
                 node=command.node,
@@ -123,15 +141,15 @@ class ClusterNodes(Mapping[NodeId, KnownNode]):
             )
         if known is None and len(self._nodes) >= self._nodes_max:
             return self._too_many()
-        bound = known is not None and known.store_uuid == command.store_uuid
         self._nodes[command.node] = (known or _STRANGER)._replace(
             store_uuid=command.store_uuid,
             address=command.address,
             rules=command.rules,
             rack=command.rack,
             boot_id=command.boot_id,
+            registered_at=index,
         )
-        return NodeRegistered(known_before=bound)
+        return NodeRegistered(index=index)
 
     def add(self, command: AddNode) -> NodeAdded | Refused:
         """Let a node with this id come from this address."""
@@ -259,6 +277,7 @@ class ClusterNodes(Mapping[NodeId, KnownNode]):
             digest.number(known.leaving)
             digest.number(known.observer)
             digest.text(known.boot_id)
+            digest.number(known.registered_at)
             digest.number(len(known.parents))
             for parent in known.parents:
                 digest.number(parent)

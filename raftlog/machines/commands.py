@@ -261,6 +261,8 @@ class RegisterNode:
     earlier_boot_ids: tuple[str, ...] = ()
     """Those of the processes that ran with the folder since one was registered, as far as the
     folder knows, and of that one. A copy of the folder knows none that came later."""
+    registered_at: LogIndex = NO_INDEX
+    """The index of that registration; 0: none is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -152,7 +152,7 @@ class ControllerMachine:
         self._last_index = index
         match command:
             case RegisterNode() | AddNode() | SetParents() | SetDuty() | RetireNode():
-                return self._change_nodes(command)
+                return self._change_nodes(index, command)
             case PlaceGroup():
                 return self._place_group(command)
             case ReportPlacement():
@@ -189,7 +189,7 @@ class ControllerMachine:
         return SnapshotPointApplied(keep_from=command.keep_from)
 
     def _change_nodes(
-        self, command: RegisterNode | AddNode | SetParents | SetDuty | RetireNode
+        self, index: LogIndex, command: RegisterNode | AddNode | SetParents | SetDuty | RetireNode
     ) -> NodeRegistered | NodeAdded | ParentsSet | DutySet | NodeRetired | Refused:
         match command:
             case RegisterNode():
@@ -200,7 +200,7 @@ class ControllerMachine:
             return malformed(type(command).__name__, problem)
         match command:
             case RegisterNode():
-                return self._nodes.register(command)
+                return self._nodes.register(index, command)
             case AddNode():
                 return self._nodes.add(command)
             case SetParents():

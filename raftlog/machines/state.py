@@ -239,6 +239,7 @@ class NodeState:
     observer: bool = False
     parents: tuple[NodeId, ...] = ()
     boot_id: str = ""
+    registered_at: LogIndex = NO_INDEX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

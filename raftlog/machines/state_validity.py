@@ -255,6 +255,7 @@ def _problem_of_node(node: NodeState) -> str | None:
                 rules=node.rules,
                 rack=node.rack,
                 boot_id=node.boot_id,
+                registered_at=node.registered_at,
             )
         )
     return problem

@@ -189,6 +189,8 @@ def problem_of_node(command: RegisterNode) -> str | None:
         return f"node is {command.node}"
     if not RULES_FIRST <= command.rules <= INTEGER_MAX:
         return f"rules are {command.rules}"
+    if not 0 <= command.registered_at < INTEGER_MAX:
+        return f"registered_at is {command.registered_at}"
     if len(command.earlier_boot_ids) > BOOT_IDS_MAX:
         return f"there are {len(command.earlier_boot_ids)} earlier boot_ids"
     for boot_id in command.earlier_boot_ids:

@@ -68,7 +68,7 @@ class KnownNodes(Mapping[NodeId, str]):
         for index, command in commands:
             match command:
                 case RegisterNode() if problem_of_node(command) is None:
-                    self._logged.register(command)
+                    self._logged.register(index, command)
                 case AddNode() if problem_of_node_command(command) is None:
                     self._logged.add(command)
                 case SetDuty() if problem_of_node_command(command) is None:

@@ -17,7 +17,7 @@ from raftlog.core.membership import Membership
 from raftlog.core.messages import PeerMessage, RaftMessage
 from raftlog.core.quorum import is_quorum
 from raftlog.core.recovery import is_recovering
-from raftlog.core.types import CONTROLLER_GROUP, GroupId, LastEntry, NodeId
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, LastEntry, LogIndex, NodeId
 from raftlog.errors import (
     CorruptFile,
     LogFromNewerVersion,
@@ -539,9 +539,10 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
             if info is not None:
                 self._refill(info, None)  # it has promised nothing that it could forget
 
-    def registered(self) -> None:
-        """The controller knows this process: the folder forgets the boot_ids of earlier ones."""
-        self._store.journal.registered()
+    def registered(self, index: LogIndex) -> None:
+        """The controller knows this process, by the entry at `index` of its log: the folder forgets
+        the boot_ids of earlier ones."""
+        self._store.journal.registered(index)
         self._journal_changed()
 
     def journal_durable(self) -> None:

@@ -147,7 +147,8 @@ class Node:
         )
         *earlier, own = self._store.journal.boot_ids
         self.boot_id, self.earlier_boot_ids = own, tuple(earlier)
-        """This process's, and those of earlier ones (`RegisterNode`)."""
+        self.registered_at = self._store.journal.registered_at
+        """What tells this process from one with a copy of its folder (`RegisterNode`)."""
         self.multiraft = MultiRaft(
             node=self.node,
             nodes=addresses,
@@ -190,6 +191,7 @@ class Node:
                 store_uuid=self.identity.store_uuid,
                 boot_id=self.boot_id,
                 earlier_boot_ids=self.earlier_boot_ids,
+                registered_at=self.registered_at,
                 address=self._address,
             ),
             outbox_bytes_max=self.settings.server.peer_queue_bytes_max,
@@ -318,7 +320,7 @@ class Node:
         """Raises `StoreCopied` if the peer's process that registered last had another copy of its
         folder, as far as this node can know."""
         known = self.multiraft.replicas.controller.nodes.get(hello.node)
-        if known is not None and known.has_other_copy(hello.boot_id, hello.earlier_boot_ids):
+        if known is not None and known.has_other_copy(hello):
             raise StoreCopied(node=hello.node, boot_id=hello.boot_id, known_boot_id=known.boot_id)
 
     async def check_alone(self, node: NodeId, boot_id: str) -> None:

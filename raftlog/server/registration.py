@@ -40,11 +40,12 @@ async def register(node: Node, services: Services) -> None:
         rack=node.settings.server.rack,
         boot_id=node.boot_id,
         earlier_boot_ids=node.earlier_boot_ids,
+        registered_at=node.registered_at,
     )
     while True:
         try:
             leader = LeaderCalls(node.may_lead(CONTROLLER_GROUP), node.channels)
-            await leader.ask(REGISTER_NODE, services.register_node, call)
+            registered = await leader.ask(REGISTER_NODE, services.register_node, call)
         except Unavailable as error:
             log.debug("registration waits", cause=error.cause)
             await asyncio.sleep(_PAUSE_S)
@@ -55,7 +56,7 @@ async def register(node: Node, services: Services) -> None:
             await asyncio.sleep(_REJECTED_PAUSE_S)
         else:
             break
-    node.multiraft.replicas.registered()
+    node.multiraft.replicas.registered(registered.index)
     log.info(
         "registered",
         node=node.node,

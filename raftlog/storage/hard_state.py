@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 from raftlog.core.types import (
     BOOT_IDS_MAX,
+    NO_INDEX,
     NO_NODE,
     GroupId,
     HardState,
@@ -78,8 +79,8 @@ _VOTERS = 4
 _VOTER = 5
 """A voter of it; 1 in the place of the vote: a former one, which counts still."""
 _BOOT = 6
-"""A boot_id, in the place of the term; 1 in the place of the vote: those before it are forgotten.
-It is of no group."""
+"""A boot_id, in the place of the term. In the place of the vote is the index of its registration,
+if that is known, and then those before it are forgotten. It is of no group."""
 _RESERVE_BYTES = 64 * 1024
 _COMPACT_BYTES_MIN = 256 * 1024
 _COMPACT_FACTOR = 4
@@ -94,7 +95,8 @@ class JournalReport:
 
     groups: int
     boots: tuple[int, ...] = ()
-    """The boot_ids of earlier processes, the one that was registered first."""
+    """Of earlier processes, the one that was registered first."""
+    registered_at: LogIndex = NO_INDEX
     torn_position: int = 0
     torn_bytes: int = 0
     damaged: CorruptFile | None = None
@@ -161,11 +163,15 @@ class HardStateJournal:
         report: JournalReport,
         *,
         boots: tuple[int, ...],
+        registered_at: LogIndex,
     ) -> None:
         self._fs = fs
         self._folder = folder
         self._states = states
         self._boots = boots
+        self.registered_at = registered_at
+        """The index of the controller's log with which the first of `boot_ids` was registered; 0:
+        none was, as far as the folder knows."""
         self._boots_changed = False
         self._changed: set[GroupId] = set()
         self._outstanding: LogWrite | None = None
@@ -193,13 +199,15 @@ class HardStateJournal:
         `FormatUnsupported`, `DiskFailed`.
         """
         boots: tuple[int, ...] = ()
+        registered_at = NO_INDEX
         if must_exist or journal_exists(fs, folder):
             states, report = read_states(fs, folder)
             boots = (*_few(report.boots), fs.new_id())
+            registered_at = report.registered_at
         else:
             states, report = {}, JournalReport(groups=0)
         remove_unfinished(fs, folder, _ENDING)
-        journal = cls(fs, folder, states, report, boots=boots)
+        journal = cls(fs, folder, states, report, boots=boots, registered_at=registered_at)
         journal._write_all()
         return journal
 
@@ -209,10 +217,11 @@ class HardStateJournal:
         of this one, last."""
         return tuple(f"{boot:016x}" for boot in self._boots)
 
-    def registered(self) -> None:
-        """The controller knows this process: forget the ones before it, with the next write."""
-        self._boots_changed = len(self._boots) > 1
-        self._boots = self._boots[-1:]
+    def registered(self, index: LogIndex) -> None:
+        """The controller knows this process, by the entry at `index` of its log: forget the ones
+        before it, with the next write."""
+        self._boots, self.registered_at = self._boots[-1:], index
+        self._boots_changed = True
 
     def get(self, group: GroupId) -> HardState | None:
         """The last state that was put, durable or not; None if the group has none."""
@@ -383,7 +392,7 @@ class HardStateJournal:
 
     def _encode_boots(self) -> bytes:
         records = [
-            _RECORD.pack(_BOOT, _ALL_GROUPS, boot, place == 0)
+            _RECORD.pack(_BOOT, _ALL_GROUPS, boot, 0 if place else self.registered_at)
             for place, boot in enumerate(self._boots)
         ]
         return b"".join(records)
@@ -463,7 +472,10 @@ def read_states(fs: FileSystem, folder: str) -> tuple[dict[GroupId, HardState], 
     report = max((report for _, report in found), key=lambda each: each.torn_bytes)
     # What one copy has forgotten does no harm.
     boots = tuple(dict.fromkeys(boot for _, report in found for boot in report.boots))
-    return states, replace(report, groups=len(states), boots=boots, damaged=damaged)
+    registered_at = max(report.registered_at for _, report in found)
+    return states, replace(
+        report, groups=len(states), boots=boots, registered_at=registered_at, damaged=damaged
+    )
 
 
 def _age(state: HardState) -> tuple[int, int, int, int]:
@@ -479,7 +491,7 @@ def _read_copy(fs: FileSystem, path: str) -> tuple[dict[GroupId, HardState], Jou
         frames: list[PlacedFrame] = []
         tail = read_tail(file, header, frames.append)
         states: dict[GroupId, HardState] = {}
-        boots: list[int] = []
+        boots: dict[int, int] = {}
         count = 0
         for frame in frames:
             if frame.position >= tail.end or frame.header.kind == MARKER:
@@ -491,7 +503,11 @@ def _read_copy(fs: FileSystem, path: str) -> tuple[dict[GroupId, HardState], Jou
         file.close()
     torn = tail.end if tail.torn_bytes else 0
     return states, JournalReport(
-        groups=len(states), boots=tuple(boots), torn_position=torn, torn_bytes=tail.torn_bytes
+        groups=len(states),
+        boots=tuple(boots),
+        registered_at=LogIndex(max(boots.values(), default=0)),
+        torn_position=torn,
+        torn_bytes=tail.torn_bytes,
     )
 
 
@@ -511,9 +527,9 @@ def _check(file: File, frame: PlacedFrame, count: int) -> None:
 
 
 def _replay(
-    file: File, frame: PlacedFrame, states: dict[GroupId, HardState], boots: list[int]
+    file: File, frame: PlacedFrame, states: dict[GroupId, HardState], boots: dict[int, int]
 ) -> None:
-    """Take over what the frame says."""
+    """Take over what the frame says; of each boot_id where it was registered, or 0."""
     records = file.read_at(frame.position + FRAME_HEADER_BYTES, frame.header.command_length)
     for kind, number, first, second in _RECORD.iter_unpack(records):
         group = GroupId(number)
@@ -525,7 +541,7 @@ def _replay(
         elif kind == _BOOT:
             if second:
                 boots.clear()
-            boots.append(first)
+            boots[first] = second
         elif state is not None and kind == _RECOVERY:
             states[group] = state._replace(recovery=first)
         elif state is not None and kind == _LOST:

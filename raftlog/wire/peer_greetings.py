@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raftlog.core.types import NodeId
+from raftlog.core.types import NO_INDEX, LogIndex, NodeId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +19,7 @@ class PeerHello:
     boot_id: str
     address: str
     earlier_boot_ids: tuple[str, ...] = ()
+    registered_at: LogIndex = NO_INDEX
     """As in `RegisterNode`."""
 
 

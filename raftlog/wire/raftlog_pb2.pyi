@@ -343,7 +343,7 @@ class Rules(_message.Message):
     def __init__(self, version: _Optional[int] = ...) -> None: ...
 
 class RegisterNode(_message.Message):
-    __slots__ = ("node", "store_uuid", "address", "rules", "rack", "boot_id", "earlier_boot_ids")
+    __slots__ = ("node", "store_uuid", "address", "rules", "rack", "boot_id", "earlier_boot_ids", "registered_at")
     NODE_FIELD_NUMBER: _ClassVar[int]
     STORE_UUID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -351,6 +351,7 @@ class RegisterNode(_message.Message):
     RACK_FIELD_NUMBER: _ClassVar[int]
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
     EARLIER_BOOT_IDS_FIELD_NUMBER: _ClassVar[int]
+    REGISTERED_AT_FIELD_NUMBER: _ClassVar[int]
     node: int
     store_uuid: str
     address: str
@@ -358,7 +359,8 @@ class RegisterNode(_message.Message):
     rack: str
     boot_id: str
     earlier_boot_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., address: _Optional[str] = ..., rules: _Optional[int] = ..., rack: _Optional[str] = ..., boot_id: _Optional[str] = ..., earlier_boot_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    registered_at: int
+    def __init__(self, node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., address: _Optional[str] = ..., rules: _Optional[int] = ..., rack: _Optional[str] = ..., boot_id: _Optional[str] = ..., earlier_boot_ids: _Optional[_Iterable[str]] = ..., registered_at: _Optional[int] = ...) -> None: ...
 
 class AddNode(_message.Message):
     __slots__ = ("node", "address", "observer", "parents")
@@ -597,10 +599,10 @@ class ClusterDescription(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ..., node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., leader: _Optional[int] = ..., term: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., version: _Optional[str] = ..., registered: _Optional[bool] = ..., disk_keeps_up: _Optional[bool] = ..., disk_full: _Optional[str] = ..., rules: _Optional[int] = ..., rules_known: _Optional[int] = ..., behind_rules: _Optional[_Iterable[int]] = ..., observers: _Optional[_Iterable[int]] = ..., racks: _Optional[_Iterable[str]] = ..., unregistered: _Optional[_Iterable[int]] = ..., lease_us: _Optional[int] = ..., caller: _Optional[str] = ..., caller_groups: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class NodeRegistered(_message.Message):
-    __slots__ = ("known_before",)
-    KNOWN_BEFORE_FIELD_NUMBER: _ClassVar[int]
-    known_before: bool
-    def __init__(self, known_before: _Optional[bool] = ...) -> None: ...
+    __slots__ = ("index",)
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    def __init__(self, index: _Optional[int] = ...) -> None: ...
 
 class NodeAdded(_message.Message):
     __slots__ = ("known_before",)
@@ -1239,7 +1241,7 @@ class Error(_message.Message):
     def __init__(self, code: _Optional[str] = ..., values: _Optional[_Iterable[_Union[ErrorValue, _Mapping]]] = ...) -> None: ...
 
 class PeerHello(_message.Message):
-    __slots__ = ("cluster_id", "node", "store_uuid", "boot_id", "address", "format", "earlier_boot_ids")
+    __slots__ = ("cluster_id", "node", "store_uuid", "boot_id", "address", "format", "earlier_boot_ids", "registered_at")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     STORE_UUID_FIELD_NUMBER: _ClassVar[int]
@@ -1247,6 +1249,7 @@ class PeerHello(_message.Message):
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     EARLIER_BOOT_IDS_FIELD_NUMBER: _ClassVar[int]
+    REGISTERED_AT_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     node: int
     store_uuid: str
@@ -1254,7 +1257,8 @@ class PeerHello(_message.Message):
     address: str
     format: str
     earlier_boot_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, cluster_id: _Optional[str] = ..., node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., boot_id: _Optional[str] = ..., address: _Optional[str] = ..., format: _Optional[str] = ..., earlier_boot_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    registered_at: int
+    def __init__(self, cluster_id: _Optional[str] = ..., node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., boot_id: _Optional[str] = ..., address: _Optional[str] = ..., format: _Optional[str] = ..., earlier_boot_ids: _Optional[_Iterable[str]] = ..., registered_at: _Optional[int] = ...) -> None: ...
 
 class PeerWelcome(_message.Message):
     __slots__ = ("node", "store_uuid", "boot_id", "message_bytes_max", "format")
@@ -1941,7 +1945,7 @@ class TopicState(_message.Message):
     def __init__(self, rules: _Optional[int] = ..., last_index: _Optional[int] = ..., now_us: _Optional[int] = ..., extents: _Optional[_Union[ExtentsState, _Mapping]] = ..., producers: _Optional[_Union[ProducersState, _Mapping]] = ..., writers: _Optional[_Union[WritersState, _Mapping]] = ..., unused_bytes: _Optional[int] = ..., settings: _Optional[_Iterable[_Union[TopicSetting, _Mapping]]] = ..., settings_version: _Optional[int] = ..., schemas: _Optional[_Iterable[_Union[Schema, _Mapping]]] = ...) -> None: ...
 
 class NodeState(_message.Message):
-    __slots__ = ("node", "store_uuid", "address", "rules", "rack", "draining", "leaving", "observer", "parents", "boot_id")
+    __slots__ = ("node", "store_uuid", "address", "rules", "rack", "draining", "leaving", "observer", "parents", "boot_id", "registered_at")
     NODE_FIELD_NUMBER: _ClassVar[int]
     STORE_UUID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -1952,6 +1956,7 @@ class NodeState(_message.Message):
     OBSERVER_FIELD_NUMBER: _ClassVar[int]
     PARENTS_FIELD_NUMBER: _ClassVar[int]
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    REGISTERED_AT_FIELD_NUMBER: _ClassVar[int]
     node: int
     store_uuid: str
     address: str
@@ -1962,7 +1967,8 @@ class NodeState(_message.Message):
     observer: bool
     parents: _containers.RepeatedScalarFieldContainer[int]
     boot_id: str
-    def __init__(self, node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., address: _Optional[str] = ..., rules: _Optional[int] = ..., rack: _Optional[str] = ..., draining: _Optional[bool] = ..., leaving: _Optional[bool] = ..., observer: _Optional[bool] = ..., parents: _Optional[_Iterable[int]] = ..., boot_id: _Optional[str] = ...) -> None: ...
+    registered_at: int
+    def __init__(self, node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., address: _Optional[str] = ..., rules: _Optional[int] = ..., rack: _Optional[str] = ..., draining: _Optional[bool] = ..., leaving: _Optional[bool] = ..., observer: _Optional[bool] = ..., parents: _Optional[_Iterable[int]] = ..., boot_id: _Optional[str] = ..., registered_at: _Optional[int] = ...) -> None: ...
 
 class PlacementState(_message.Message):
     __slots__ = ("group", "voters", "generation", "reached", "former")

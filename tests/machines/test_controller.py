@@ -107,7 +107,7 @@ def test_a_process_with_a_copy_of_a_nodes_folder_does_not_register() -> None:
     """A copy of a folder knows none of the processes that came after it was made."""
     cluster = Cluster()
 
-    def register(boot_id: str, *earlier: str) -> str:
+    def register(boot_id: str, *earlier: str, at: int = 0) -> str:
         command = RegisterNode(
             node=NodeId(2),
             store_uuid="s2",
@@ -115,34 +115,61 @@ def test_a_process_with_a_copy_of_a_nodes_folder_does_not_register() -> None:
             rules=1,
             boot_id=boot_id,
             earlier_boot_ids=earlier,
+            registered_at=LogIndex(at),
         )
         outcome = cluster.apply(command)
         return code(outcome) if isinstance(outcome, Refused) else ""
 
     assert register("first") == ""
-    assert register("third", "first", "second") == "", "the second never reached a leader"
-    assert register("third", "first", "second") == "", "a resend"
+    assert register("third", "first", "second", at=1) == "", "the second never reached a leader"
+    assert register("third", "first", "second", at=1) == "", "a resend"
     before = cluster.machine.state().nodes
-    assert register("copy", "first") == "StoreCopied"
-    assert register("copy again", "first", "copy") == "StoreCopied", "however often it starts"
-    assert register("second", "first") == "StoreCopied"
+    assert register("copy", "first", at=1) == "StoreCopied"
+    assert register("again", "first", "copy", at=1) == "StoreCopied", "however often it starts"
+    assert register("second", "first", at=1) == "StoreCopied"
     assert register("first") == "StoreCopied"
     assert cluster.machine.state().nodes == before
-    assert cluster.machine.nodes[NodeId(2)].boot_id == "third"
-    assert register("fourth", "third") == ""
+    (known,) = cluster.machine.nodes.values()
+    assert (known.boot_id, known.registered_at) == ("third", 3)
+    assert register("fourth", "third", at=3) == ""
+
+
+def test_who_has_not_applied_a_registration_does_not_judge_the_process() -> None:
+    """After a power loss of all nodes, none has applied again what the others registered last."""
+    known = KnownNode("s2", "b:1", 1, boot_id="second", registered_at=LogIndex(20))
+
+    def process(at: int, *earlier: str) -> RegisterNode:
+        return RegisterNode(
+            node=NodeId(2),
+            store_uuid="s2",
+            address="b:1",
+            rules=1,
+            boot_id="own",
+            earlier_boot_ids=earlier,
+            registered_at=LogIndex(at),
+        )
+
+    assert not known.has_other_copy(process(21, "third"))
+    assert not known.has_other_copy(process(20, "second"))
+    assert not known.has_other_copy(process(10, "first", "second")), "it did not hear of its own"
+    assert known.has_other_copy(process(20, "third")), "no honest folder says so"
+    assert known.has_other_copy(process(10, "first"))
+    assert not KnownNode("s2", "b:1", 1).has_other_copy(process(0)), "none has registered"
 
 
 def test_node_id_belongs_to_the_first_store_that_registers_it() -> None:
     cluster = Cluster()
-    assert cluster.register(1, "store-a") == NodeRegistered(known_before=False)
-    assert cluster.register(1, "store-a", "other:2") == NodeRegistered(known_before=True)
+    assert isinstance(cluster.register(1, "store-a"), NodeRegistered)
+    assert isinstance(cluster.register(1, "store-a", "other:2"), NodeRegistered)
     before = cluster.machine.fingerprint()
     assert refusal(cluster.register(1, "store-b")) == (
         "IdentityRefused",
         {"node": 1, "store_uuid": "store-b", "known_store_uuid": "store-a"},
     )
     assert cluster.machine.fingerprint() == before
-    assert cluster.machine.nodes[NodeId(1)] == KnownNode("store-a", "other:2", RULES_FIRST)
+    assert cluster.machine.nodes[NodeId(1)] == KnownNode(
+        "store-a", "other:2", RULES_FIRST, registered_at=LogIndex(2)
+    )
     assert cluster.machine.nodes.get(NodeId(2)) is None
 
 
@@ -296,7 +323,7 @@ def test_nodes_topics_and_fields_are_bounded() -> None:
     assert units == ["nodes", "topics", "fields"]
     added = cluster.apply(AddNode(node=NodeId(2), address="b:1"))
     assert refusal(added)[1]["unit"] == "nodes"
-    assert cluster.register(1, "a") == NodeRegistered(known_before=True)
+    assert isinstance(cluster.register(1, "a"), NodeRegistered)
 
 
 @pytest.mark.parametrize("address", ["", "nowhere", "%%%:00001", "h:99999", "[]:0", "a b:1"])
