@@ -264,11 +264,12 @@ def test_a_node_that_registers_again_and_again_writes_no_log(
         address=cluster.address(2),
         rules=RULES_LATEST,
         rack="",
-        boot_id=registered_boot(cluster.logs[2]),
     )
 
     def answer(rack: str) -> object:
-        frame = encode_request(REGISTER_NODE, replace(call, rack=rack))
+        # A test before this one may just have started node 2 again.
+        own = replace(call, rack=rack, boot_id=registered_boot(cluster.logs[2]))
+        frame = encode_request(REGISTER_NODE, own)
         said = asked(cluster, "node-2", 1, RegisterNode=frame)["RegisterNode"]
         if isinstance(said, NotLeader):  # another one was elected since
             operator.members.transfer(CONTROLLER_GROUP, 1, timeout_s=PATIENCE_S)
