@@ -126,14 +126,26 @@ def _opened(options: ConnectionOptions, timeout_s: float, *, patient: bool) -> L
     return raftlog.connect(request_timeout_s=timeout_s, settings=settings)
 
 
+_OF_THIS_PROCESS = frozenset(
+    (
+        "OTEL_RESOURCE_ATTRIBUTES",
+        "OTEL_SERVICE_NAME",
+        "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS",
+    )
+)
+"""Variables with what a collector is told of the process. Some hold a vendor's access token."""
+
+
 def _check_collector(endpoint: str) -> None:
     """Reject an endpoint of the options while the environment has what may prove this process to a
-    collector: it is for that of the settings. Raises `InvalidOption`."""
+    collector, or tells it of this process: it is for that of the settings. Raises
+    `InvalidOption`."""
     if not endpoint or endpoint == client_settings().tracing_endpoint:
         return
     for variable in os.environ:
         is_exporters = variable.startswith("OTEL_") and "EXPORTER_OTLP" in variable
-        if is_exporters and not _HARMLESS_OF_EXPORTERS.fullmatch(variable):
+        is_harmful = is_exporters and not _HARMLESS_OF_EXPORTERS.fullmatch(variable)
+        if is_harmful or variable in _OF_THIS_PROCESS:
             raise InvalidOption(
                 option="raftlog.tracing.endpoint",
                 problem=f"is not the collector that {variable} is for",

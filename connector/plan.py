@@ -46,6 +46,10 @@ CHUNK_BYTES = 1 << 20
 """The length of the digest, which replays compare, so it is no setting, and the bytes of a plan
 that are read at once."""
 
+_METADATA_BYTES_MAX = 4096
+_ID_CHARACTERS_MAX = 80
+"""Spark's file has some fifty bytes; another one may have been put there."""
+
 _unread_said: set[tuple[int, Asking]] = set()
 """(process id, kind of write) of the warnings that a plan cannot be read."""
 
@@ -93,9 +97,9 @@ def plan_digest(
 
 def _digest(files: FileSystem, folder: str, query_id: str, batch: int) -> str | Unread:
     with files.open_input_stream(f"{folder}/metadata") as stream:
-        owner = json.loads(stream.read())["id"]
+        owner = json.loads(stream.read(_METADATA_BYTES_MAX))["id"]
     if owner != query_id:
-        return Unread(f"it belongs to query {owner}")
+        return Unread(f"it belongs to query {str(owner)[:_ID_CHARACTERS_MAX]!r}")
     digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
     with files.open_input_stream(f"{folder}/offsets/{batch}", compression=None) as stream:
         while chunk := stream.read(CHUNK_BYTES):

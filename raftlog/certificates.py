@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,6 +43,23 @@ class Made(NamedTuple):
 class _Authority(NamedTuple):
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
+
+
+def end_of_certificate_s(shown: Mapping[str, Iterable[bytes]]) -> float:
+    """When the certificate ends that a connection was made with, by the clock; 0.0: it has none.
+
+    `shown`: what grpc says of the connection. A handshake rejects a certificate that has ended, but
+    not where it resumes the session of an earlier one, and a connection may outlast it.
+    """
+    return min(map(_end_s, shown.get("x509_pem_cert", ())), default=0.0)
+
+
+@lru_cache(maxsize=1024)
+def _end_s(pem: bytes) -> float:
+    try:
+        return x509.load_pem_x509_certificate(pem).not_valid_after_utc.timestamp()
+    except ValueError:
+        return 0.0
 
 
 def make_certificates(

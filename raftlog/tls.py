@@ -202,9 +202,9 @@ def _configuration(pem: Pem, mutual: bool) -> grpc.ServerCertificateConfiguratio
 # ---------------------------------------------------------------- channels
 
 
-NO_PROXY = ("grpc.enable_http_proxy", 0)
-"""Else grpc takes the proxy that the environment names (http_proxy and others), also to reach this
-machine itself."""
+NO_PROXY = (("grpc.enable_http_proxy", 0), ("grpc.address_http_proxy", ""))
+"""Else grpc takes the proxies that the environment names (http_proxy, GRPC_ADDRESS_HTTP_PROXY and
+others), also to reach this machine itself."""
 
 
 def open_channel(address: str, pem: Pem | None, options: ChannelOptions) -> grpc.Channel:
@@ -219,7 +219,7 @@ def open_aio_channel(
 ) -> grpc.aio.Channel:
     """A node's channel to another, never through a proxy. `name`: what the certificate must name in
     place of the host."""
-    options = (*options, NO_PROXY)
+    options = (*options, *NO_PROXY)
     if pem is None:
         return grpc.aio.insecure_channel(address, options=options)
     named = [("grpc.ssl_target_name_override", name)] if name else []

@@ -183,6 +183,7 @@ PACKAGES = {
         ours=(
             "raftlog.core.messages",
             "raftlog.wire",
+            "raftlog.certificates",
             "raftlog.config",
             "raftlog.config_hosts",
             "raftlog.tls",

@@ -46,6 +46,19 @@ class Place:
         """The plan of the epoch that ends here."""
         return json.dumps([self.end, self.records, self.digest])
 
+    @classmethod
+    def of_plan(cls, plan: str) -> Place | None:
+        """The place of that epoch; None if the text is none of ours: who may write to the topic may
+        have begun the writer."""
+        try:
+            end, records, digest = json.loads(plan)
+        except (ValueError, TypeError, RecursionError):
+            return None
+        numbers = [each for each in (end, records) if type(each) is int and each >= 0]
+        if len(numbers) < 2 or not isinstance(digest, str):
+            return None
+        return cls(end=end, records=records, digest=digest)
+
 
 class FileWriter:
     """Writes the parts of one file into a topic, each as an epoch. One thread at a time."""
@@ -129,8 +142,17 @@ class FileWriter:
         except WriterNotFound:
             return
         if row.last_epoch >= 0:
-            end, records, digest = json.loads(row.plan)
-            self.place = Place(end=end, records=records, digest=digest)
+            place = Place.of_plan(row.plan)
+            if place is None:
+                raise InvalidOption(
+                    option="--resume",
+                    problem=f"cannot continue: writer {self.writer!r} of {self._topic.name}, "
+                    "which is to remember the file's place, has an epoch of something else",
+                    advice="Let the topic forget it: `raftlog writers remove "
+                    f"{self._topic.name} '{self.writer}'`. The file is then appended from its "
+                    "begin.",
+                )
+            self.place = place
             self._epoch = row.last_epoch + 1
 
     def _check_unchanged(self) -> None:

@@ -39,8 +39,10 @@ class Channels:
     def __init__(self, settings: ClientSettings) -> None:
         """Reads what the client trusts and shows, if it has TLS. Raises `InvalidOption`."""
         refuse_bad_proxy(settings.proxy, "client.proxy")
-        proxy = ("grpc.http_proxy", f"http://{settings.proxy}") if settings.proxy else NO_PROXY
-        self._options: ChannelOptions = (*CHANNEL_OPTIONS, proxy)
+        proxy: ChannelOptions = NO_PROXY
+        if settings.proxy:
+            proxy = (("grpc.http_proxy", f"http://{settings.proxy}"), *NO_PROXY[1:])
+        self._options: ChannelOptions = (*CHANNEL_OPTIONS, *proxy)
         files = tls_files(settings)
         names = (
             f"client.tls_{which}_file (in Spark the credential's)" for which in PemFiles._fields

@@ -141,6 +141,7 @@ class ClusterNodes(Mapping[NodeId, KnownNode]):
             )
         if known is None and len(self._nodes) >= self._nodes_max:
             return self._too_many()
+        bound = known is not None and known.store_uuid == command.store_uuid
         self._nodes[command.node] = (known or _STRANGER)._replace(
             store_uuid=command.store_uuid,
             address=command.address,
@@ -149,7 +150,7 @@ class ClusterNodes(Mapping[NodeId, KnownNode]):
             boot_id=command.boot_id,
             registered_at=index,
         )
-        return NodeRegistered(index=index)
+        return NodeRegistered(known_before=bound)
 
     def add(self, command: AddNode) -> NodeAdded | Refused:
         """Let a node with this id come from this address."""

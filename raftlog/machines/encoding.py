@@ -54,7 +54,7 @@ _KINDS: dict[type, tuple[int, tuple[str, ...]]] = {
     Staged: (3, ("number", "repeated")),
     EpochCommitted: (4, ("start", "end", "record_count", "replayed", "kept")),
     EpochAborted: (5, ("attempts",)),
-    NodeRegistered: (7, ("index",)),
+    NodeRegistered: (7, ("known_before",)),
     TopicCreated: (8, ("topic", "existed")),
     TopicDeleted: (9, ("topic",)),
     RulesApplied: (10, ("version",)),

@@ -86,9 +86,9 @@ class WriterOwnerSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRegistered:
-    """The node id is bound to its store, by the entry at `index`."""
+    """The node id is bound to its store. `known_before`: it was bound to that store already."""
 
-    index: LogIndex
+    known_before: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

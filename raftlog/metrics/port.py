@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hmac
 import io
+import resource
 import socket
 import ssl
 import threading
@@ -39,8 +40,10 @@ _HEADER_BYTES_MAX = 16_384
 """Of a request line and its header; no setting: a scraper's have some hundred."""
 
 _WAITING_MAX = 64
-"""Connections whose request is not there yet. One more closes the oldest: a scraper's request is
-there within milliseconds. No setting: it bounds threads."""
+_WAITING_SHARE = 32
+"""Connections whose request is not there yet: at most so many, and at most this part of the files
+that the process may have open. One more closes the oldest: a scraper's request is there within
+milliseconds. No setting: it bounds threads."""
 
 _QUEUED_MAX = 128
 """Connections that the kernel keeps until they are accepted (listen(2)). No setting: with the
@@ -107,6 +110,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         """Connections whose request is not there yet, the oldest first, and their deadlines."""
         self._answered: set[socket.socket] = set()
         self.address_family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+        self._waiting_max = _waiting_max()
         super().__init__((listen.host, listen.port), _Handler)
 
     def server_bind(self) -> None:
@@ -127,7 +131,7 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:
-            if len(self._waiting) >= _WAITING_MAX:
+            if len(self._waiting) >= self._waiting_max:
                 oldest = next(iter(self._waiting))
                 del self._waiting[oldest]
                 with suppress(OSError):  # the other side has closed it
@@ -260,3 +264,8 @@ def _only_metrics(
         return app(environ, start)
 
     return answer
+
+
+def _waiting_max() -> int:
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _WAITING_MAX if files < 0 else max(1, min(_WAITING_MAX, files // _WAITING_SHARE))

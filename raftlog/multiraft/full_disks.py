@@ -26,6 +26,10 @@ class FullDisks:
         else:
             self._full.discard(peer)
 
+    def has_room(self, peer: NodeId) -> bool:
+        """Has the peer not told of a full disk?"""
+        return peer not in self._full
+
     def hindering(self, membership: Membership) -> list[NodeId]:
         """The voters whose disks are full, ascending, if the others are no quorum."""
         if not self._full:

@@ -3,7 +3,7 @@
 Each voter is preferred by its share of the groups, in an order that follows from the group's number
 and its voters: so nothing is stored, and all nodes agree. A leader hands its role to the first
 voter of that order which could lead, once that has been so for a while, and few groups at a time. A
-node that is drained or stops hands over all it can.
+node that is drained or stops, or whose disk is full, hands over all it can.
 
 The follower catches up and is elected (`raftlog.core.transfer`). If that fails, another voter is
 tried, and the same one only after a while.
@@ -20,6 +20,8 @@ from raftlog.core.ready import Role
 from raftlog.core.types import NO_NODE, GroupId, LogIndex, NodeId, RaftTiming
 from raftlog.errors import NotLeader, TransferRefused
 from raftlog.machines.cluster_nodes import KnownNode
+from raftlog.multiraft.disk import NodeDisk
+from raftlog.multiraft.full_disks import FullDisks
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.multiraft.replicas import NodeReplicas
 
@@ -119,6 +121,8 @@ class LeaderMoves:
         replicas: NodeReplicas,
         timing: RaftTiming,
         limits: LeaderLimits,
+        disk: NodeDisk,
+        full_disks: FullDisks,
         transfer: Callable[[LocalReplica, NodeId], None],
     ) -> None:
         """`transfer` raises what `MultiRaft.transfer_leadership` raises."""
@@ -126,6 +130,10 @@ class LeaderMoves:
         self._replicas = replicas
         self._timing = timing
         self._limits = limits
+        self._disk = disk
+        self._full_disks = full_disks
+        self._full_ticks = 0
+        """For how long the disk has been full."""
         self._transfer = transfer
         self._stops = False
         self._attempts: dict[GroupId, _Attempt] = {}
@@ -155,7 +163,10 @@ class LeaderMoves:
         heartbeat = self._timing.heartbeat_ticks
         if self._stops:
             self._stand_back()
-        if ticks % heartbeat == 0 and (self._stops or self._is_draining()):
+        self._full_ticks = self._full_ticks + 1 if self._disk.told.full is not None else 0
+        # Nodes that share a disk do not notice at the same time that it is full.
+        is_full = self._full_ticks >= self._timing.election_ticks_min
+        if ticks % heartbeat == 0 and (self._stops or is_full or self._is_draining()):
             self._give_away(ticks)
         elif self._limits.spread and ticks % self._limits.look_ticks == 0:
             self._spread(ticks)
@@ -211,12 +222,13 @@ class LeaderMoves:
         raft = local.raft
         if raft.membership.is_joint:
             return frozenset()
-        return able_followers(
+        able = able_followers(
             raft.followers(),
             self._replicas.controller.nodes,
             last_index=raft.log.last_index,
             patience_ticks=self._timing.election_ticks_min,
         )
+        return frozenset(filter(self._full_disks.has_room, able))
 
     def _failed(self, group: GroupId, ticks: int) -> tuple[NodeId, ...]:
         """Who was to lead the group not long ago, and does not, as it is still led here."""

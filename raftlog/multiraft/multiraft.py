@@ -220,6 +220,8 @@ class MultiRaft:
             replicas=self.replicas,
             timing=self._timing,
             limits=self._limits.leaders,
+            disk=self._disk,
+            full_disks=self.admission.full_disks,
             transfer=self.transfer_leadership,
         )
         return LeaderDuties(

@@ -31,6 +31,7 @@ from raftlog.auth.principals import (
     node_caller,
 )
 from raftlog.auth.token_file import KnownToken, TokenFile
+from raftlog.certificates import end_of_certificate_s
 from raftlog.config_auth import AuthSettings
 from raftlog.core.types import NodeId
 from raftlog.errors import MalformedRequest, MemberUnknown, RaftlogError, Unauthenticated
@@ -99,12 +100,12 @@ class NodeAuthenticator:
             if node is not None:
                 if not self._is_peer(node):
                     raise MemberUnknown(node=node)
-                return _Known(node_caller(node))
+                return _Known(node_caller(node), _end_of_certificate_s(context))
         raise Unauthenticated(problem="the connection's certificate names no node of this cluster")
 
-    def still_knows(self, _: Context, __: _Known) -> bool:
-        """Certificates are looked at once a call."""
-        return True
+    def still_knows(self, _: Context, known: _Known) -> bool:
+        """Whether the certificate has not ended since. Its names are looked at once a call."""
+        return time.time() < known.until_s
 
 
 class Authenticator:
@@ -161,12 +162,13 @@ class Authenticator:
         for name in shown.get("x509_common_name", ()):
             common_name = name.decode(errors="surrogateescape")  # then it is no name
             if is_name(common_name):
-                return _Known(Caller(principal=cert_principal(common_name)))
+                caller = Caller(principal=cert_principal(common_name))
+                return _Known(caller, _end_of_certificate_s(context))
         raise Unauthenticated(problem="the call has no token")
 
     def still_knows(self, context: Context, known: _Known) -> bool:
-        """Whether the call's token has not ended since, and is still in the file, if it was known
-        from there. Certificates are asked for once a call."""
+        """Whether the token or certificate has not ended since, and the token is still in the file,
+        if it was known from there."""
         if not known.caller.is_token:
             return time.time() < known.until_s
         assert self._tokens is not None, "that is how it was known"
@@ -197,6 +199,14 @@ class Authenticator:
         proven = _Known(*await self._access_tokens.caller(token))
         self._proven[key] = proven
         return proven
+
+
+def _end_of_certificate_s(context: Context) -> float:
+    """When the connection's certificate ends. Raises `Unauthenticated` if it has."""
+    end_s = end_of_certificate_s(context.auth_context())
+    if time.time() >= end_s:
+        raise Unauthenticated(problem="the connection's certificate has ended")
+    return end_s
 
 
 def _is_too_much(metadata: Sequence[tuple[str, str | bytes]]) -> bool:

@@ -276,10 +276,11 @@ class KvServices:
     # ------------------------------------------------------------ parts
 
     def _here(self, group: GroupId) -> LocalReplica:
-        """The replica of the key-value store here. Raises `NotLeader` where there is none (yet)."""
-        local = self._node.group_here(group)
-        if not isinstance(local.info, KvInfo):
+        """The replica of the key-value store here. Raises `NotLeader` where there is none (yet).
+        Of another group nothing is said: these calls are judged by keys, not by topics."""
+        if not isinstance(self._replicas.info_of(group), KvInfo | None):
             raise MalformedRequest(call="the key-value store", what=f"group {group} is another one")
+        local = self._node.group_here(group)
         if not local.serves_reads:
             raise self._node.not_leading(local)
         return local
@@ -302,7 +303,11 @@ class KvServices:
         self._allowed.require_any(caller())
         async with self._scans.one_at_a_time():
             await self._making.acquire()
-            known = self._known(local, index)
+            try:
+                known = self._known(local, index)
+            except RaftlogError:
+                self._making.release()
+                raise
             if known is None:
                 return await self._make(local, index)
             self._making.release()

@@ -119,12 +119,14 @@ class Listener:
         assert self._server is not None, "it was started"
         self._stopping = True
         await _close_port(self._server)
-        await self._server.stop(None)
+        await _close_port(self._server)  # if grpc's loop has ended, only now it shuts down
 
     async def _again(self) -> None:
         old = self._server
         assert old is not None
         await _close_port(old)
+        if self._stopping:
+            return
         for left in reversed(range(_REBIND_TRIES)):
             try:
                 await self.start()
@@ -137,7 +139,7 @@ class Listener:
 
 
 async def _close_port(server: grpc.aio.Server) -> None:
-    """The first part of stopping it. If grpc's loop has ended, that raises why; it was logged."""
+    """Stop it, or begin to. If grpc's loop has ended, that raises why; it was logged."""
     await asyncio.gather(server.stop(None), return_exceptions=True)
 
 

@@ -104,6 +104,8 @@ class Meter:
         self._allowances = {limit: Allowance() for limit in RATES}
         self._calls = 0
         self._streams = 0
+        self.staging_bytes = 0
+        """What the caller stages in calls that are in progress."""
         self._staging: set[GroupId] = set()
         """The topics in which the caller has staged something."""
 
@@ -167,7 +169,7 @@ class Meter:
     ) -> None:
         """Refuse to stage what would exceed the quota. The writer would have `byte_count` staged
         then. `staged_bytes` tells what the caller's writers have in a topic, `before` what this
-        one has of that.
+        one has of that; `staging_bytes` comes on top.
 
         Raises `QuotaExceeded` if the caller's other writers may make room by a commit, and
         `WriterBytesExceeded` if they cannot.
@@ -185,7 +187,7 @@ class Meter:
             )
         staged = {each: staged_bytes(each) for each in (*self._staging, group)}
         self._staging = {group, *(each for each, in_topic in staged.items() if in_topic)}
-        if byte_count - before + sum(staged.values()) > most:
+        if byte_count - before + self.staging_bytes + sum(staged.values()) > most:
             raise self._exceeded(Limit.STAGED_BYTES, 0.0)
 
     def _use(self, limit: Limit, amount: int, now_s: float) -> float:

@@ -70,6 +70,7 @@ from raftlog.server.traces import Traces
 from raftlog.server.workers import Workers
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
+from raftlog.transport.callers import LogLimit
 from raftlog.transport.link import CHANNEL_OPTIONS, PeerLink
 from raftlog.transport.peer_channels import PeerChannels
 from raftlog.transport.peer_processes import PeerProcesses
@@ -127,6 +128,7 @@ class Node:
         self.positions: Callable[[], Awaitable[Sequence[KeyValue]]] | None = None
         """Reads the positions of reader groups; `Services` sets it."""
         self.links = NodeLinks(self.node, self._link, fail)
+        self._moved_limit = LogLimit("peer listens elsewhere")
         self.peer_processes = PeerProcesses()
         """Those of other nodes that speak to this one."""
         self.counts = Counts()
@@ -339,7 +341,8 @@ class Node:
     def _listens(self, peer: NodeId, address: str) -> None:
         replicas = self.multiraft.replicas
         if not self._stopping and replicas.nodes.greeted(peer, address):
-            log.info("peer listens elsewhere", peer=peer, address=address)
+            if self._moved_limit.admits(peer):
+                log.info("peer listens elsewhere", peer=peer, address=address)
             if replicas.follow_nodes():
                 self._effects.follow_nodes(replicas.linked)
 

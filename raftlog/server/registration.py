@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import structlog
 
-from raftlog.core.types import CONTROLLER_GROUP
+from raftlog.core.types import CONTROLLER_GROUP, LogIndex
 from raftlog.errors import RaftlogError, Unavailable
 from raftlog.machines.commands import RegisterNode
 from raftlog.machines.rules import RULES_LATEST
@@ -22,14 +23,18 @@ nothing else meanwhile."""
 _REJECTED_PAUSE_S = 2.0
 """The pause after a rejection, which lasts until a person acts. No setting, for the same reason."""
 
+_LOOK_S = 0.02
+"""So often it looks whether its registration is applied here, which takes milliseconds."""
+
 log = structlog.get_logger(__name__)
 
 
 async def register(node: Node, services: Services) -> None:
     """Return once the controller has bound this node's store to its id.
 
-    A node that answers as the controller's leader may lie, so its rejection is only logged.
-    The links learn what a majority says (`Node`).
+    A node that answers as the controller's leader may lie. Its rejection is only logged: the links
+    learn what a majority says (`Node`). That it has registered this process counts only once the
+    controller's log says so, as far as it is applied here.
     """
     rejection = ""
     call = RegisterNode(
@@ -42,10 +47,10 @@ async def register(node: Node, services: Services) -> None:
         earlier_boot_ids=node.earlier_boot_ids,
         registered_at=node.registered_at,
     )
-    while True:
+    while (index := _registered_at(node)) is None:
         try:
             leader = LeaderCalls(node.may_lead(CONTROLLER_GROUP), node.channels)
-            registered = await leader.ask(REGISTER_NODE, services.register_node, call)
+            await leader.ask(REGISTER_NODE, services.register_node, call)
         except Unavailable as error:
             log.debug("registration waits", cause=error.cause)
             await asyncio.sleep(_PAUSE_S)
@@ -55,11 +60,27 @@ async def register(node: Node, services: Services) -> None:
                 log.warning("registration rejected", cause=error.cause, remedy=error.remedy)
             await asyncio.sleep(_REJECTED_PAUSE_S)
         else:
-            break
-    node.multiraft.replicas.registered(registered.index)
+            await _applied(node)
+    node.multiraft.replicas.registered(index)
     log.info(
         "registered",
         node=node.node,
         store_uuid=node.identity.store_uuid,
         boot_id=node.boot_id,
     )
+
+
+def _registered_at(node: Node) -> LogIndex | None:
+    """The entry with which the controller's log, as it is applied here, registers this process."""
+    known = node.multiraft.replicas.controller.nodes.get(node.node)
+    if known is None or known.boot_id != node.boot_id:
+        return None
+    return known.registered_at
+
+
+async def _applied(node: Node) -> None:
+    """Wait until the process is registered as far as it is applied here, at most a while."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_REJECTED_PAUSE_S):
+            while _registered_at(node) is None:
+                await asyncio.sleep(_LOOK_S)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -18,7 +19,6 @@ from importlib.metadata import version
 from raftlog import errors
 from raftlog.auth.principals import problem_of_principal
 from raftlog.auth.rights import Right, topic_named
-from raftlog.core.ready import Role
 from raftlog.core.types import GroupId, NodeId, Offset
 from raftlog.errors import (
     MalformedRequest,
@@ -94,6 +94,7 @@ from raftlog.server.placing import PlacingServices
 from raftlog.server.record_batches import checked_summary, column_slices
 from raftlog.server.refused import Accepted, accepted, check_address, check_sense, error_of
 from raftlog.server.rights import Rights
+from raftlog.server.staging import Staging
 from raftlog.wire import calls
 from raftlog.wire.reader_positions import KEY_PREFIX as POSITIONS_PREFIX
 
@@ -107,6 +108,9 @@ _WORK_PER_CHARACTER = 4
 
 _WORK_PER_FIELD = 2
 """What it takes to put a field's id into a set, where a caller has chosen ids that collide."""
+
+_NUMBERS_PER_WORK = 64
+"""Numbers of groups that are sorted for one unit of work."""
 
 _WORK_PER_WRITER = 5
 _BYTES_PER_WORK = 1024
@@ -132,6 +136,9 @@ class Services:
         self.meters = meters
         self._multiraft = node.multiraft
         self._limits = node.settings.server
+        self._staging = Staging(
+            node.multiraft.replicas, meters, node.settings.server.staged_bytes_max
+        )
         self.allowed = Allowed(rights, node.multiraft.replicas, node.not_here)
         self.scans = FairScans()
         self.groups = GroupServices(node, self.scans)
@@ -284,6 +291,7 @@ class Services:
             characters = min(len(call.name), NAME_CHARACTERS_MAX)
             self.scans.spend(_WORK_PER_CHARACTER * characters * compared)
             raise error_of(found)
+        self.scans.spend(topic_work(found))
         return calls.TopicReply(topic=self._as_placed(found))
 
     async def list_topics(self, _: calls.ListTopics) -> calls.TopicsReply:
@@ -302,7 +310,8 @@ class Services:
         """This node's own replicas, as they stand."""
         await self.scans.begin()
         view = self._view(call.groups)
-        self.scans.spend(WORK_PER_GROUP * len(self._multiraft.replicas))
+        numbers = len(call.groups) // _NUMBERS_PER_WORK
+        self.scans.spend(WORK_PER_GROUP * len(self._multiraft.replicas) + numbers)
         return view
 
     async def scrub(self, call: calls.ScrubCall) -> calls.NodeView:
@@ -313,21 +322,23 @@ class Services:
 
     def _view(self, groups: Sequence[GroupId]) -> calls.NodeView:
         """The groups that the caller may see of those that are here; of `groups`, if it names any.
-        They are looked up and put into no set: a caller can choose numbers that collide there,
-        which takes minutes."""
-        here, quarantined = self._multiraft.replicas, self._multiraft.replicas.quarantined
+        Each of those here is looked for among the numbers, which are sorted and put into no set: a
+        caller can repeat them, and choose some that collide there, which takes minutes."""
+        asked = sorted(groups)
         sees = partial(self.allowed.sees_group, caller())
-        shown = {each: here[each] for each in groups or here if each in here and sees(each)}
-        aside = {
-            each: quarantined[each]
-            for each in groups or quarantined
-            if each in quarantined and sees(each)
-        }
+
+        def is_shown(group: GroupId) -> bool:
+            place = bisect_left(asked, group)
+            return (not asked or asked[place : place + 1] == [group]) and sees(group)
+
+        replicas = self._multiraft.replicas
+        shown = [each for group, each in replicas.items() if is_shown(group)]
+        aside = [each for group, each in replicas.quarantined.items() if is_shown(group)]
         folders = self._node.set_aside if self.allowed.sees_folders(caller()) else {}
         return calls.NodeView(
             node=self._node.node,
-            groups=tuple([views.group_view(self._node, each) for each in shown.values()]),
-            quarantined=tuple(map(views.quarantine_view, aside.values())),
+            groups=tuple([views.group_view(self._node, each) for each in shown]),
+            quarantined=tuple(map(views.quarantine_view, aside)),
             set_aside=views.set_aside_views(folders),
         )
 
@@ -363,11 +374,16 @@ class Services:
             any_owner=self._any_owner(local, call.key),
         )
         check_sense("Stage", problem_of_stage(command))
-        self._check_staged_bytes(local, command)
-        await self._order.turn(call.attempt, call.number)
-        done = self._node.propose(local, command, call.batch, body)
+        ended = self._staging.begin(local, command, caller())
+        with ExitStack() as unless_proposed:
+            unless_proposed.callback(ended, None)
+            await self._order.turn(call.attempt, call.number)
+            done = self._node.propose(local, command, call.batch, body)
+            unless_proposed.pop_all()
+        done.add_done_callback(ended)
         self._order.proposed(call.attempt, call.number)
-        return self._accepted(Staged, await done)
+        # A caller that gives up takes nothing back.
+        return self._accepted(Staged, await asyncio.shield(done))
 
     def _checked(
         self, local: LocalReplica, call: calls.AppendCall | calls.StageCall, body: bytes
@@ -639,31 +655,6 @@ class Services:
             raise NotYet(topic=machine.info.name, have=machine.high_water_mark, need=mark) from None
         local.require_agreed(call.start, call.end)
         return local
-
-    def _check_staged_bytes(self, local: LocalReplica, stage: Stage) -> None:
-        """Refuse here what would lie on all disks for nothing, and what exceeds the caller's
-        quota."""
-        limit, writer = self._limits.staged_bytes_max, stage.key.writer
-        staged = local.topic_machine.staged_bytes_with(stage)
-        meter = self.meters.of(caller())
-        if meter is not None:
-            row = local.topic_machine.writer(writer)
-            before = row.staged_bytes if row is not None and row.owner == stage.owner else 0
-            meter.check_staged(local.group, writer, staged, before, self._staged_bytes)
-        if limit and staged > limit:
-            raise errors.WriterBytesExceeded(
-                writer=writer,
-                staged_bytes=staged,
-                limit=limit,
-                option="server.staged_bytes_max",
-            )
-
-    def _staged_bytes(self, group: GroupId) -> int:
-        """What the caller's writers have staged in a topic that this node leads; 0 in another."""
-        local: LocalReplica | None = self._multiraft.replicas.get(group)
-        if local is None or local.raft.role is not Role.LEADER:
-            return 0
-        return local.topic_machine.staged_bytes_of(principal())
 
 
 def _check_not_trimmed(machine: TopicMachine, start: Offset) -> None:

@@ -8,6 +8,7 @@ its old id.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from typing import NoReturn, Protocol, TypeAlias
@@ -16,6 +17,7 @@ import grpc
 import grpc.aio
 import structlog
 
+from raftlog.certificates import end_of_certificate_s
 from raftlog.core.messages import PeerMessage
 from raftlog.core.types import NodeId
 from raftlog.errors import (
@@ -295,6 +297,10 @@ def _brief(text: str) -> str:
 
 
 def _names_of(context: Context) -> list[str]:
-    """The names in the certificate that the stream's connection was made with."""
-    names = context.auth_context().get("peer_dns", ())
+    """The names in the certificate that the stream's connection was made with, unless it has
+    ended."""
+    shown = context.auth_context()
+    if time.time() >= end_of_certificate_s(shown):
+        return []
+    names = shown.get("peer_dns", ())
     return [name.decode(errors="replace") for name in names]

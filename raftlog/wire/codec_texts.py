@@ -80,7 +80,7 @@ _LISTS = {
     "Schema.former": 2 * FORMER_FIELDS_MAX,
     "AlterSchema.changes": 2 * CHANGES_AT_ONCE_MAX,
     "BatchHeader.columns": 2 * _FIELDS_MAX,
-    "CommitEpochCall.attempts": 2 * TopicLimits().attempts_per_epoch_max,
+    "CommitEpochCall.attempts": TopicLimits().attempts_per_epoch_max,
     "CreateTopicCall.settings": 2 * len(SETTINGS),
     "AlterTopicCall.settings": 2 * len(SETTINGS),
     "KeysReply.keys": 2 * KEYS_PER_PAGE_MAX,
@@ -94,7 +94,7 @@ _LISTS = {
     "RegisterNode.earlier_boot_ids": 2 * BOOT_IDS_MAX,
 }
 """Values of a list at most, by the kind of message and the field's name: twice what a machine
-takes, whose error tells a user more."""
+takes, whose error tells a user more. Attempts of an epoch are the longest list: each takes work."""
 _CHECKED_ELSEWHERE = (pb.Bound.DESCRIPTOR, pb.Predicate.DESCRIPTOR)
 """By `get_bound` and by the decoder of predicates, which counts nodes before it reads texts."""
 

@@ -599,10 +599,10 @@ class ClusterDescription(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ..., node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., leader: _Optional[int] = ..., term: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., version: _Optional[str] = ..., registered: _Optional[bool] = ..., disk_keeps_up: _Optional[bool] = ..., disk_full: _Optional[str] = ..., rules: _Optional[int] = ..., rules_known: _Optional[int] = ..., behind_rules: _Optional[_Iterable[int]] = ..., observers: _Optional[_Iterable[int]] = ..., racks: _Optional[_Iterable[str]] = ..., unregistered: _Optional[_Iterable[int]] = ..., lease_us: _Optional[int] = ..., caller: _Optional[str] = ..., caller_groups: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class NodeRegistered(_message.Message):
-    __slots__ = ("index",)
-    INDEX_FIELD_NUMBER: _ClassVar[int]
-    index: int
-    def __init__(self, index: _Optional[int] = ...) -> None: ...
+    __slots__ = ("known_before",)
+    KNOWN_BEFORE_FIELD_NUMBER: _ClassVar[int]
+    known_before: bool
+    def __init__(self, known_before: _Optional[bool] = ...) -> None: ...
 
 class NodeAdded(_message.Message):
     __slots__ = ("known_before",)

@@ -160,9 +160,12 @@ def test_nodes_that_an_option_says_were_found_get_no_credential(
         "OTEL_PYTHON_EXPORTER_OTLP_GRPC_CREDENTIAL_PROVIDER",
         "OTEL_PYTHON_EXPORTER_OTLP_GRPC_TRACES_CREDENTIAL_PROVIDER",
         "OTEL_EXPORTER_OTLP_TRACES_OF_A_LATER_VERSION",
+        "OTEL_RESOURCE_ATTRIBUTES",
+        "OTEL_SERVICE_NAME",
+        "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS",
     ],
 )
-def test_what_proves_a_process_to_its_collector_goes_to_no_other(
+def test_what_a_process_tells_its_collector_goes_to_no_other(
     monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
     define(monkeypatch, DEFINED)

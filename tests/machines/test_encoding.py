@@ -84,7 +84,7 @@ KNOWN: list[tuple[Outcome, bytes]] = [
         b"4(1=5;2=9;3=4;5=1;)",
     ),
     (EpochAborted(attempts=0), b"5()"),
-    (NodeRegistered(index=LogIndex(9)), b"7(1=9;)"),
+    (NodeRegistered(known_before=True), b"7(1=1;)"),
     (RulesApplied(version=2), b"10(1=2;)"),
     (Expired(epochs=1, writers=0, producers=3), b"14(1=1;3=3;)"),
     (WriterRemoved(known=True, staged_bytes=7), b"15(1=1;2=7;)"),

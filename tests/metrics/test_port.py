@@ -186,6 +186,15 @@ def drips(slow: socket.socket) -> bool:
         return True
 
 
+def test_connections_that_wait_take_a_small_part_of_the_open_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else strangers at this port would take those that logs and calls need."""
+    for files, most in ((128, 4), (160, 5), (1024, 32), (1 << 20, metrics_port._WAITING_MAX)):
+        monkeypatch.setattr(metrics_port.resource, "getrlimit", lambda _, n=files: (n, n))
+        assert metrics_port._waiting_max() == most
+
+
 def test_more_connections_than_may_wait_close_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_port, "_REQUEST_S", 10 * PATIENCE_S)
     with answering(MetricsSettings()) as listen, ExitStack() as opened:

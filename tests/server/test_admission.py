@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import gc
 import socket
+import time
 import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache, partial
 
 import grpc
 import grpc.aio
 import jwt
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from structlog.testing import capture_logs
 
 from raftlog.auth.principals import Caller, node_caller, problem_of_principal
@@ -39,11 +45,29 @@ class Details:
         self.invocation_metadata = metadata
 
 
+@cache
+def pem(ends_in_s: float) -> bytes:
+    """A certificate that ends then."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(days=2))
+        .not_valid_after(now + datetime.timedelta(seconds=ends_in_s))
+    )
+    return made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
 class Shown:
     """grpc's side of a call over a connection that was made with a certificate."""
 
-    def __init__(self, common_name: str, *dns: str) -> None:
+    def __init__(self, common_name: str, *dns: str, ends_in_s: float = 3600.0) -> None:
         self._shown = {
+            "x509_pem_cert": [pem(ends_in_s)],
             "x509_common_name": [common_name.encode(errors="surrogateescape")],
             "peer_dns": [name.encode() for name in dns],
         }
@@ -78,6 +102,22 @@ def test_a_certificate_is_an_identity_only_where_clients_show_some() -> None:
     assert of_client(shown, has_certificates=True) == Caller(principal="cert:ada")
     with pytest.raises(Unauthenticated):
         of_client(shown, has_certificates=False)
+
+
+def test_a_certificate_that_has_ended_proves_nothing_though_its_session_was_resumed() -> None:
+    """No handshake checks it then. Nor does one on a connection that outlasts it."""
+    for of in (of_node, partial(of_client, has_certificates=True)):
+        name = peer_name(CLUSTER, MEMBER) if of is of_node else "ada.example.com"
+        of(Shown("ada", name))
+        with pytest.raises(Unauthenticated, match="certificate has ended"):
+            of(Shown("ada", name, ends_in_s=-1.0))
+    soon = Shown("ada", peer_name(CLUSTER, MEMBER), ends_in_s=3600.0)
+    asked = NodeAuthenticator(CLUSTER, is_peer)
+    known = asyncio.run(asked.by_certificate(soon))  # type: ignore[arg-type]
+    assert time.time() + 3000 < known.until_s < time.time() + 3601
+    assert asked.still_knows(soon, known)  # type: ignore[arg-type]
+    ended = known._replace(until_s=time.time())
+    assert not asked.still_knows(soon, ended)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("node", [MEMBER, REMOVED, STRANGER])

@@ -122,6 +122,19 @@ def test_an_epoch_that_overwrites_needs_the_right_to_delete_too(
         allowed.check(EVE, COMMIT_EPOCH.name, call)
 
 
+def test_an_error_names_a_topic_only_to_who_may_know_of_it() -> None:
+    """Calls of keys name a group that they are not judged by, and a node may not have it."""
+    node = LeadingNode(topics=0)
+    topic = created(node, TWO, THREE)
+    error = NotLeader(
+        group=topic.group, node=1, what=f"topic {topic.name!r}", leader=2, address="b:2"
+    )
+    assert judging(node, topic, Right.READ).told(EVE, error) is error
+    said = judging(node, topic).told(EVE, error)
+    assert isinstance(said, NotLeader)
+    assert (said.what, said.leader, said.address) == ("", 0, "")
+
+
 @pytest.mark.parametrize("right", RIGHTS)
 def test_a_topic_that_only_its_own_replica_names_needs_the_rights_that_it_always_needs(
     right: Right | None,

@@ -29,6 +29,24 @@ def test_ends_of_grpcs_loop_are_logged_once_a_minute_with_their_number(
     assert [line["times"] for line in lines] == [1, 100]
 
 
+def test_a_server_whose_loop_a_stranger_has_just_ended_is_stopped_as_any_other() -> None:
+    async def run() -> None:
+        port = free_ports(1)
+        listener = Listener(grpc.aio.server, [Port(f"127.0.0.1:{port}", None)])
+        await listener.start()
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request("ListTopics", b"", path=b"\xff"))
+        async with asyncio.timeout(PATIENCE_S):
+            assert listener._grpc_loop is not None
+            await asyncio.wait([listener._grpc_loop])
+            await listener.stop()
+            await listener.keep()
+        writer.close()
+
+    with capture_logs():
+        asyncio.run(run())
+
+
 PATHS = 20
 
 

@@ -8,10 +8,12 @@ import pytest
 
 from raftlog.core.types import CONTROLLER_GROUP, LogIndex, Offset
 from raftlog.errors import NotYet, OffsetTrimmed
-from raftlog.machines.commands import Trim
+from raftlog.machines.commands import RegisterNode, Trim
 from raftlog.machines.kv_commands import ANY_VERSION
+from raftlog.machines.outcomes import NodeRegistered
 from raftlog.multiraft.groups import GroupFiles
 from raftlog.multiraft.local_replica import LocalReplica
+from raftlog.server import registration
 from raftlog.server.node import Node
 from raftlog.server.services import Services, _check_not_trimmed
 from raftlog.wire import calls, kv_calls
@@ -98,5 +100,34 @@ def test_a_watch_whose_store_is_rebuilt_repeats_no_change() -> None:
         await led(node, store.group)
         found, _ = await following
         assert [each.key for each in found.changes] == ["k3"]
+
+    asyncio.run(served(empty_disk(), work))
+
+
+def test_a_registration_counts_only_once_the_controllers_log_has_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a member that answers for the leader would have a node forget its earlier boot_ids, and
+    it would be taken for a copy of itself after its next start."""
+    monkeypatch.setattr(registration, "_REJECTED_PAUSE_S", 0.0)
+
+    async def work(node: Node, services: Services) -> None:
+        await led(node, CONTROLLER_GROUP)
+        asked: list[RegisterNode] = []
+
+        class Answers:
+            """What a member says, first a lie."""
+
+            async def register_node(self, call: RegisterNode) -> NodeRegistered:
+                asked.append(call)
+                if len(asked) == 1:
+                    return NodeRegistered(known_before=True)
+                return await services.register_node(call)
+
+        await registration.register(node, Answers())  # type: ignore[arg-type]
+        assert len(asked) == 2
+        [known] = node.multiraft.replicas.controller.nodes.values()
+        assert known.boot_id == node.boot_id
+        assert node._store.journal.registered_at == known.registered_at > 0
 
     asyncio.run(served(empty_disk(), work))

@@ -1,0 +1,102 @@
+"""How much a node lets its callers stage, also while it is being staged."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+
+from raftlog.auth.principals import Caller
+from raftlog.errors import QuotaExceeded, RaftlogError, WriterBytesExceeded
+from raftlog.machines.commands import EpochKey
+from raftlog.machines.group_info import CONTROLLER
+from raftlog.records.arrow_types import arrow_schema
+from raftlog.records.batch_codec import encode_batch
+from raftlog.records.conform import conform
+from raftlog.server.calling import calling
+from raftlog.server.node import Node
+from raftlog.server.services import Services
+from raftlog.wire import calls
+from tests.multiraft.compaction_scene import Scene
+from tests.server.test_meters import key_value
+from tests.server.test_scans import TOPIC, led, served
+from tests.storage.memory import MemoryFileSystem
+
+ADA = Caller(principal="token:ada")
+ROWS = 4_000
+CALLS = 6
+
+
+@pytest.fixture
+def disk() -> MemoryFileSystem:
+    """A node's disk with an empty topic."""
+    scene = Scene(segment_bytes=1 << 20)
+    scene.store.make_group(CONTROLLER).log.close()
+    scene.fs.crash()
+    return scene.fs
+
+
+async def staged(services: Services, *, writers: int) -> list[BaseException | object]:
+    """What calls of one caller come to that stage at the same time, with so many writers."""
+    rows = pa.RecordBatch.from_pylist(
+        [dict.fromkeys(arrow_schema(TOPIC.schema).names, None)] * ROWS,
+        schema=arrow_schema(TOPIC.schema),
+    )
+    batch = encode_batch(conform(rows, TOPIC.schema, TOPIC.name), TOPIC.schema, "none")
+
+    def stage(number: int) -> calls.StageCall:
+        writer = f"w{number % writers}"
+        key = EpochKey(writer=writer, query_id=writer, run="r", epoch=0, streaming=True)
+        return calls.StageCall(
+            group=TOPIC.group, incarnation=TOPIC.incarnation, key=key, attempt=uuid.uuid4().hex,
+            number=0, create_writer=True, batch=batch.header, crc=batch.crc,
+        )  # fmt: skip
+
+    with calling(ADA):
+        sent = [services.stage(stage(number), batch.body) for number in range(CALLS)]
+        return await asyncio.gather(*sent, return_exceptions=True)
+
+
+def in_all(services: Services, node: Node) -> int:
+    return node.multiraft.replicas[TOPIC.group].topic_machine.staged_bytes_of(ADA.principal)
+
+
+@pytest.mark.parametrize("writers", [CALLS, 1])
+def test_stages_at_the_same_time_have_one_quota(disk: MemoryFileSystem, writers: int) -> None:
+    async def work(node: Node, services: Services) -> None:
+        await led(node, TOPIC.group)
+        assert [type(each).__name__ for each in await staged(services, writers=1)] == [
+            "Staged"
+        ] * CALLS
+        one = in_all(services, node) // CALLS
+        key = EpochKey(writer="w0", query_id="w0", run="r", epoch=0, streaming=True)
+        with calling(ADA):
+            await services.abort_epoch(
+                calls.AbortEpochCall(group=TOPIC.group, incarnation=TOPIC.incarnation, key=key)
+            )
+        assert in_all(services, node) == 0
+        services.meters.take([key_value(ADA.principal, staged_bytes=2 * one + one // 2)])
+        for _ in range(2):  # what is no longer in flight is not counted twice
+            found = Counter(type(each) for each in await staged(services, writers=writers))
+            assert in_all(services, node) == 2 * one
+            rejected = found[QuotaExceeded] + found[WriterBytesExceeded]
+            assert rejected >= CALLS - 2
+        assert rejected == CALLS
+
+    asyncio.run(served(disk, work))
+
+
+def test_stages_at_the_same_time_have_one_limit_of_their_writer(disk: MemoryFileSystem) -> None:
+    async def work(node: Node, services: Services) -> None:
+        await led(node, TOPIC.group)
+        await staged(services, writers=1)
+        one = in_all(services, node) // CALLS
+        services._staging._bytes_max = in_all(services, node) + one + one // 2
+        found = await staged(services, writers=1)
+        errors = [each for each in found if isinstance(each, RaftlogError)]
+        assert [type(each) for each in errors] == [WriterBytesExceeded] * (CALLS - 1)
+
+    asyncio.run(served(disk, work))
