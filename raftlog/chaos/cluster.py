@@ -378,12 +378,14 @@ def _caught_up(mark: Watermark | None, lag_entries_max: int) -> bool:
 
 
 def _runs(pid: int) -> bool:
-    """Whether the process exists and is not a zombie that nobody has waited for."""
+    """Whether the process exists and is not a zombie that nobody has waited for. While one of its
+    threads still ends, it has its files and their locks."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
+        threads = len(os.listdir(f"/proc/{pid}/task"))
     except (FileNotFoundError, ProcessLookupError):
         return False  # it ended before the file was opened, or before it was read
-    return stat.rpartition(")")[2].split()[0] != "Z"
+    return stat.rpartition(")")[2].split()[0] != "Z" or threads > 1
 
 
 def _recorded_port(file: Path) -> int:
