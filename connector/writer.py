@@ -425,8 +425,8 @@ def _say_no_fence(key: EpochKey) -> None:
         return
     _no_fence_said.add(os.getpid())
     log.warning(
-        "As far as its tasks see, txnAppId %r, txnVersion %s is not written in a streaming query. "
-        "If it is in foreachBatch (with Spark Connect, or in a thread that is not a "
+        "The write with txnAppId %r, txnVersion %s is not known to be part of a streaming query. "
+        "If it runs inside foreachBatch (with Spark Connect, or in a thread that is not a "
         "pyspark.InheritableThread), a lost checkpoint is not noticed, and neither are two writes "
         "of one version: other rows of the same count are taken for a rerun and NOT written.",
         key.writer,

@@ -217,7 +217,7 @@ def replace(
         start = _start_of(with_, client.members.placements())
         say(f"waiting for node {with_}; start it, if it does not run: {start}")
         client.members.wait_for(with_, timeout_s)
-        say(f"node {with_} has come; moving {len(moves)} groups, {at_once} at a time")
+        say(f"node {with_} has joined; moving {len(moves)} groups, {at_once} at a time")
         moved = client.members.replace(node, with_, at_once=at_once, timeout_s=timeout_s, tell=say)
         follow(moved, output)
     say(f"node {with_} has taken node {node}'s place")

@@ -119,7 +119,7 @@ def new_cluster(folder: Path, *, addresses: dict[int, str]) -> ClusterFolder:
     if folder.exists() and any(each.name not in ours for each in folder.iterdir()):
         raise DataFolderForeign(
             folder=str(folder),
-            found=f"something else (it holds files but no {CLUSTER_FILE})",
+            found=_described(folder),
             wanted="a raftlog cluster",
         )
     return new
@@ -134,7 +134,7 @@ def record(cluster: ClusterFolder) -> None:
 
 def _record(cluster: ClusterFolder) -> None:
     lines = [
-        "# A raftlog cluster on this machine. `raftlog up` wrote this; its nodes check it.",
+        "# The nodes of a raftlog cluster. raftlog writes this file, and its nodes check it.",
         f"format = {json.dumps(FORMAT_STAMP)}",
         f"cluster_id = {json.dumps(cluster.cluster_id)}",
         f"removed = {json.dumps(cluster.removed)}",
@@ -143,6 +143,36 @@ def _record(cluster: ClusterFolder) -> None:
         *(f"{node} = {json.dumps(address)}" for node, address in cluster.addresses.items()),
     ]
     _write_durably(cluster.folder / CLUSTER_FILE, "\n".join(lines) + "\n")
+
+
+def _stores_in(folder: Path) -> list[str]:
+    """The names of the nodes' folders there."""
+    return sorted(each.parent.name for each in folder.glob("node-*/identity"))
+
+
+def _described(folder: Path) -> str:
+    """What a folder without a cluster holds."""
+    if stores := _stores_in(folder):
+        return f"a cluster that is not founded yet (it holds {', '.join(stores)})"
+    return f"something else (it holds files but no {CLUSTER_FILE})"
+
+
+def _no_cluster(folder: Path) -> InvalidOption:
+    if stores := _stores_in(folder):
+        return InvalidOption(
+            option="--data",
+            problem=f"names {folder}, which holds {', '.join(stores)} of a cluster that is not "
+            "founded yet",
+            advice="Run `raftlog init --with LINE --with LINE ...` with the line of every founder.",
+        )
+    return InvalidOption(
+        option="--data",
+        problem=f"names {folder}, which is not a cluster's folder: it has no {CLUSTER_FILE}",
+        advice="Give the right folder. If a node ran from this one, it was lost: run neither `up` "
+        "nor `init`, but `raftlog cluster replace N --with ID --address HOST:PORT` at another "
+        f"node. A new cluster is made by `raftlog up --data {folder}` or, on several machines, "
+        "`raftlog init`; a node that was added to a cluster starts with `raftlog serve --join`.",
+    )
 
 
 def forget(folder: Path, node: int) -> None:
@@ -177,13 +207,7 @@ def open_folder(folder: Path) -> ClusterFolder:
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InvalidOption(
-            option="--data",
-            problem=f"names {folder}, which is not a cluster's folder: it has no {CLUSTER_FILE}",
-            advice=f"Make one with `raftlog up --data {folder}` or, on several machines, "
-            "`raftlog init`; start a node that was added to a cluster with `raftlog serve --join`; "
-            "or give the right folder.",
-        ) from None
+        raise _no_cluster(folder) from None
     except ValueError as error:  # no UTF-8, or no TOML
         raise _unreadable(file, str(error)) from error
     if "format" not in table:

@@ -68,7 +68,7 @@ def init(
     `raftlog init --with LINE --with LINE …`, in any order, on each machine: that founds the
     cluster. With `discovery.zookeeper` the nodes find one another, and one command does both.
 
-    If this command is ended, give it again. A folder that belongs to a cluster stays as it is. On
+    This command can be interrupted and rerun. A folder that belongs to a cluster stays as it is. On
     one machine, `raftlog up` needs none of this.
     """
     require_server_extra("init")
@@ -83,7 +83,7 @@ def init(
     if lines or node is None or address is None:
         raise InvalidOption(
             option="--node, --address and --with",
-            problem="do not go together so",
+            problem="cannot be combined: use either --node with --address, or --with",
             advice="Give --node and --address to make a store, then --with for each founder.",
         )
     if not is_address(address):
@@ -145,7 +145,7 @@ def _found_with(folder: Path, founders: Sequence[Founder]) -> None:
     if not own:
         raise InvalidOption(
             option="--with",
-            problem=f"holds no line of a store in {folder}",
+            problem=f"names no store in {folder}",
             advice="Give the lines that `raftlog init --node N --address HOST:PORT` printed on "
             "each machine, this one included.",
         )
@@ -164,7 +164,7 @@ def _complete(folder: Path, own: Iterable[int], founders: Sequence[Founder]) -> 
         complete(cluster, node, founders)
     cluster_folder.record(cluster)
     listed = ", ".join(map(str, cluster.addresses))
-    say(f"founded the cluster {cluster.cluster_id} of the nodes {listed}")
+    say(f"founded the cluster {cluster.cluster_id} of nodes {listed}")
     for node in own:
         say(f"  start this one: raftlog serve --node {node} --data {folder}")
 
@@ -179,7 +179,7 @@ def _founders(lines: Sequence[str]) -> list[Founder]:
         if founder is None:
             raise InvalidOption(
                 option="--with",
-                problem=f"is {line[:_SHOWN_MAX]!r}, which is no NODE@HOST:PORT#UUID",
+                problem=f"is {line[:_SHOWN_MAX]!r}, which is not of the form NODE@HOST:PORT#UUID",
                 advice="Give the line as `raftlog init --node N --address HOST:PORT` printed it.",
             )
         founders.append(founder)

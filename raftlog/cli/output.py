@@ -118,7 +118,7 @@ def confirm(question: str) -> None:
     try:
         if sys.stdin is None:  # closed, which typer takes for a defect
             raise typer.Abort
-        agreed = typer.confirm(f"{question} (--yes: do not ask)", err=True)
+        agreed = typer.confirm(f"{question} (use --yes to skip this prompt)", err=True)
     except typer.Abort:
         if sys.stdin is not None and sys.stdin.isatty():
             raise  # Ctrl-C or Ctrl-D

@@ -242,8 +242,8 @@ def _say_what_is_in(producer: Producer, read: int, error: BaseException) -> None
     count = producer.acknowledged
     if end is None:
         if read:
-            say(f"{count} records, the first of {read} read so far, are known to be in {topic}")
-            say("  Later ones may be too, now or soon: check with `raftlog tail`.")
+            say(f"{count} of the {read} records read so far are confirmed to be in {topic}")
+            say("  Later ones may have been written, too: check with `raftlog tail`.")
             say("  To continue, remove from the file what is in, and run this again.")
     elif count:
         say(f"the first {count} records of the file are in {topic}, up to offset {end - 1}")

@@ -66,8 +66,9 @@ def serve(
 ) -> None:
     """Run one node of a cluster in the foreground until Ctrl-C or SIGTERM.
 
-    Use it to bring back a node that died under `raftlog up`, or with --join to start one that was
-    added to the cluster. It logs to standard error, one JSON object per line.
+    Use it to start a node of a cluster that `raftlog init` has founded, to bring back one that died
+    under `raftlog up`, or with --join to start one that was added to the cluster. It logs to
+    standard error, one JSON object per line.
     """
     require_server_extra("serve")
     if not __debug__:

@@ -209,7 +209,7 @@ class Leadership(Part):
         if not self._hears(progress):
             return "it does not answer"
         if not progress.may_lead or not progress.counts:
-            return "it could not lead now: it stops, is not sound, or its disk is slow"
+            return "it could not lead now: it stops, is unhealthy, or its disk is slow or full"
         return None
 
     def transfer_goes_on(self) -> bool:

@@ -16,8 +16,9 @@ FORMAT_STAMP = "1-2026-11-30.7"
 each change of these has another stamp instead of another version. A folder or node with another
 stamp is rejected: there is nothing that converts it."""
 
-BOOT_IDS_MAX = 64
-"""So many processes that a node's folder was started with before are known by their boot_ids."""
+BOOT_IDS_MAX = 4096
+"""So many processes that a node's folder was started with before are known by their boot_ids. More
+than so many starts in a row without a majority are hours of them."""
 
 NodeId = NewType("NodeId", int)
 """A node's number in its cluster, from 1. 0 stands for "nobody" (no leader, no vote)."""

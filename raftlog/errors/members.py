@@ -193,7 +193,7 @@ class QuorumAtRisk(MembersRefused):
     heard: str
 
     cause_text = (
-        "{what} would lose its quorum: of the nodes {voters}, these can be reached: {heard}."
+        "{what} would lose its quorum: of its voters {voters}, these can be reached: {heard}."
     )
     remedy_text = (
         "Start the other nodes first, or `raftlog cluster replace` one that is lost. If most of a "

@@ -72,10 +72,10 @@ class StoreMissing(NodeRefused):
 
     cause_text = "There is no store of node {node} in {folder}."
     remedy_text = (
-        "If it was there before, restore it, or give its place to a node with a new id: `raftlog "
-        "cluster replace {node} --with ID --address HOST:PORT`. A new cluster's stores are made by "
-        "`raftlog up` or `raftlog init`, and that of a node which was added to a cluster by "
-        "`raftlog serve --join`."
+        "If it was there before, put back the folder with which the node last ran, never an older "
+        "copy, or give its place to a node with a new id: `raftlog cluster replace {node} --with "
+        "ID --address HOST:PORT`. A new cluster's stores are made by `raftlog up` or `raftlog "
+        "init`, and that of a node which was added to a cluster by `raftlog serve --join`."
     )
 
 

@@ -370,7 +370,7 @@ class DiskFull(ResourceShortage):
     cause_text = "The disk of {node} is full: there is no room for {file}."
     remedy_text = (
         "Make room on that disk or delete topics. A running node then continues, and "
-        "serves reads meanwhile; start a node that could not start again."
+        "serves reads meanwhile. Start a node again that failed to start."
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from raftlog.config_hosts import is_address
 from raftlog.core.types import NO_INDEX, LastEntry, LogIndex, NodeId, Term
 from raftlog.founders import Founder
-from raftlog.machines.cluster_nodes import ClusterNodes
+from raftlog.machines.cluster_nodes import ClusterNodes, KnownNode
 from raftlog.machines.commands import AddNode, Command, RegisterNode, RetireNode, SetDuty
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.limits import ControllerLimits
@@ -128,6 +128,15 @@ class KnownNodes(Mapping[NodeId, str]):
         bound before it registers."""
         found = self.registered_store(node, controller, applied_index)
         return found or self._founding.get(node)
+
+    def latest(
+        self, node: NodeId, controller: ControllerMachine, applied_index: LogIndex
+    ) -> KnownNode | None:
+        """The node as the controller's log here has it last, applied or not: a node that has just
+        started has applied nothing again."""
+        if applied_index < self.read_until.index:
+            return self._logged.get(node)
+        return controller.nodes.get(node)
 
     def registered_store(
         self, node: NodeId, controller: ControllerMachine, applied_index: LogIndex

@@ -28,6 +28,7 @@ from raftlog.errors import (
     ResourceShortage,
     TopicRecreated,
 )
+from raftlog.machines.cluster_nodes import KnownNode
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.group_info import ControllerInfo, CreatedInfo, GroupInfo, KvInfo, label_of
@@ -148,6 +149,11 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
     def known_store(self, node: NodeId) -> str | None:
         """The store bound to the node id, as far as this node can know; None: it knows of none."""
         return self.nodes.store_of(node, self.controller, self.of_controller.replica.applied_index)
+
+    def known_node(self, node: NodeId) -> KnownNode | None:
+        """The node as the controller's log here has it last, applied or not."""
+        applied = self.of_controller.replica.applied_index
+        return self.nodes.latest(node, self.controller, applied)
 
     def has_registered(self, node: NodeId) -> bool:
         """Has the node registered its store, as far as this one can know?"""

@@ -320,10 +320,16 @@ class Node:
 
     def check_copy(self, hello: PeerHello) -> None:
         """Raises `StoreCopied` if the peer's process that registered last had another copy of its
-        folder, as far as this node can know."""
-        known = self.multiraft.replicas.controller.nodes.get(hello.node)
+        folder, as far as the controller's log here says."""
+        known = self.multiraft.replicas.known_node(hello.node)
         if known is not None and known.has_other_copy(hello):
             raise StoreCopied(node=hello.node, boot_id=hello.boot_id, known_boot_id=known.boot_id)
+
+    def is_registered(self, node: NodeId, boot_id: str) -> bool:
+        """Is it the process of the node that registered last, as far as the controller's log here
+        says?"""
+        known = self.multiraft.replicas.known_node(node)
+        return known is not None and known.boot_id == boot_id
 
     async def check_alone(self, node: NodeId, boot_id: str) -> None:
         """Raises `StoreCopied` if another process than this speaks for the node."""

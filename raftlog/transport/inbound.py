@@ -88,6 +88,10 @@ class PeerReceiver(Protocol):
         its folder."""
         ...
 
+    def is_registered(self, node: NodeId, boot_id: str) -> bool:
+        """Is it the process of the peer that registered last, as far as this node can know?"""
+        ...
+
     def greeted(self, hello: PeerHello) -> None:
         """A process of the peer has come, with what it says of itself."""
         ...
@@ -183,7 +187,13 @@ class PeerStreams:
         return self._log_limit.admits(host_of(peer), reason)
 
     async def _alone(self, hello: PeerHello) -> None:
-        """Wait until no other process of the peer may speak. Raises `StoreCopied` if one does."""
+        """Wait until no other process of the peer may speak. Raises `StoreCopied` if one does.
+
+        The one that registered last need not wait: another one that came first, since this node
+        started, is the later of the two, or has ended.
+        """
+        if self._receiver.is_registered(hello.node, hello.boot_id):
+            return
         _check_count(self._waiting, hello.node)
         self._waiting[hello.node] += 1
         try:

@@ -191,7 +191,7 @@ def test_a_failed_produce_names_the_row_that_is_too_large(
     assert ended.returncode == ExitCode.USAGE, ended.stderr
     assert "server.entry_bytes_max" in ended.stderr
     assert "sequence" not in ended.stderr
-    told = re.search(r"^(\d+) records, the first of (\d+) read so far", ended.stderr, re.MULTILINE)
+    told = re.search(r"^(\d+) of the (\d+) records read so far", ended.stderr, re.MULTILINE)
     assert told is not None, ended.stderr
     (mark,) = answer(cluster, "watermark", "large")
     assert int(told[1]) <= mark["high_water_mark"]
@@ -236,7 +236,7 @@ def test_a_produce_that_fails_says_how_many_rows_are_in(single: ProcessCluster) 
             single.kill(1)
         _, said = producing.communicate("\n".join(rows[2_000:]) + "\n", timeout=PATIENCE_S)
     assert producing.returncode == ExitCode.UNAVAILABLE, said
-    told = re.search(r"^(\d+) records, the first of (\d+) read so far, are known", said, re.M)
+    told = re.search(r"^(\d+) of the (\d+) records read so far are confirmed", said, re.M)
     assert told is not None, said
     known, read = map(int, told.groups())
     assert read <= len(rows)

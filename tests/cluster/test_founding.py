@@ -61,7 +61,7 @@ def test_init_can_be_ended_and_given_again_and_founds_once(tmp_path: Path) -> No
 
     own, *others = lines
     for wrong, what in (
-        (others, "no line of a store"),
+        (others, "names no store in"),
         ([own, own], "twice"),
         ([own, "2@127.0.0.1#" + 32 * "0"], "no NODE@HOST:PORT#UUID"),
         ([own, f"2@127.0.0.1:7401#{32 * '0'}"], "names one address twice"),

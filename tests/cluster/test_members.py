@@ -212,7 +212,7 @@ def test_what_would_do_harm_is_refused_and_changes_nothing(tmp_path: Path) -> No
             members.wait_for(4, 0.5)
         assert "--timeout-s" in late.value.remedy
         moved = Move(members.placements().groups[1].group, "three", (1, 2, 3), (2, 4))
-        with pytest.raises(QuorumAtRisk, match="of the nodes 2, 4, these can be reached: 2"):
+        with pytest.raises(QuorumAtRisk, match="of its voters 2, 4, these can be reached: 2"):
             list(members.carry_out([moved], timeout_s=1))
         outside = Joined(cluster.servers, 5, tmp_path / "node-5")
         assert outside.process.wait(PATIENCE_S) == ExitCode.REFUSED, "nobody added it"

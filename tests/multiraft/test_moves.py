@@ -300,3 +300,17 @@ def test_former_voters_that_are_silent_hold_no_change_up() -> None:
     reports.place(4, 5, 6, generation=0)
     assert not any(enough(node) for node in (1, 2, 4))
     assert enough(5, heard=ids(3, 4, 5, 6)), "what had reported before it fell silent counts"
+
+
+def test_a_registration_counts_against_copies_before_it_is_applied() -> None:
+    """A node that has just started has applied nothing again, and could elect the copy."""
+    nodes, machine = KnownNodes({}, ()), ControllerMachine()
+    register = RegisterNode(
+        node=NodeId(2), store_uuid="s2", address="b:1", rules=RULES_LATEST, boot_id="later"
+    )
+    nodes.read_log([(LogIndex(5), register)], LastEntry(Term(1), LogIndex(5)))
+    known = nodes.latest(NodeId(2), machine, LogIndex(0))
+    assert known is not None
+    assert (known.boot_id, known.registered_at) == ("later", 5)
+    assert known.has_other_copy(replace(register, boot_id="copy"))
+    assert nodes.latest(NodeId(2), machine, LogIndex(5)) is None, "the machine knows better then"

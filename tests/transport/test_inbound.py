@@ -86,6 +86,9 @@ class Receiver:
         if self.registered not in ("", hello.boot_id, *hello.earlier_boot_ids):
             raise StoreCopied(node=hello.node, boot_id=hello.boot_id, known_boot_id=self.registered)
 
+    def is_registered(self, node: NodeId, boot_id: str) -> bool:
+        return node == 2 and boot_id == self.registered
+
     def greeted(self, hello: PeerHello) -> None:
         self.addresses.append(hello.address)
 
@@ -274,6 +277,24 @@ def test_of_two_processes_that_live_the_one_that_came_first_is_heard() -> None:
             await receiver.changed.wait()
             assert receiver.received == [REPLY]
         assert receiver.addresses == ["own:1"]
+
+    asyncio.run(run())
+
+
+def test_the_process_that_registered_takes_the_place_of_a_copy_that_came_first() -> None:
+    """This node has just started, and the copy's greeting was faster."""
+
+    async def run() -> None:
+        receiver = Receiver(registered="own")
+        processes = PeerProcesses(last_words_s=PATIENCE_S)
+        async with asyncio.timeout(PATIENCE_S), listening(receiver, processes) as channel:
+            copy = await opened(channel, "copy", "own")
+            own = await opened(channel, "own")
+            await copy.write(encode_peer_messages([REPLY]))
+            assert isinstance(await refusal(copy), StoreCopied)
+            await own.write(encode_peer_messages([REPLY]))
+            await receiver.changed.wait()
+            assert receiver.received == [REPLY]
 
     asyncio.run(run())
 
