@@ -63,7 +63,7 @@ def test_init_can_be_ended_and_given_again_and_founds_once(tmp_path: Path) -> No
     for wrong, what in (
         (others, "names no store in"),
         ([own, own], "twice"),
-        ([own, "2@127.0.0.1#" + 32 * "0"], "no NODE@HOST:PORT#UUID"),
+        ([own, "2@127.0.0.1#" + 32 * "0"], "not of the form NODE@HOST:PORT#UUID"),
         ([own, f"2@127.0.0.1:7401#{32 * '0'}"], "names one address twice"),
         ([own, *(f"{n}@h:{n}#{n:032x}" for n in range(2, 9))], "7 may vote"),
     ):
