@@ -21,6 +21,7 @@ from raftlog.cli.cluster_folder import (
 )
 from raftlog.cli.server_extra import require_server_extra
 from raftlog.cli.session import DATA_FOLDER_DEFAULT, Session, session_of
+from raftlog.config import Settings
 from raftlog.config_hosts import is_address, is_loopback
 from raftlog.config_metrics import MetricsSettings, listen_of
 from raftlog.errors import (
@@ -84,6 +85,8 @@ def serve(
         _wait(folder, node, wait, session, join=join)
     cluster = joined_cluster(folder, node, session) if join else _own_cluster(folder, node)
     settings = cluster.with_certificates(session.settings)
+    if join:
+        _refuse_to_join_bare(cluster, node, settings)
     if not insecure:
         if not settings.tls.cert_file:
             _refuse_off_loopback(cluster.addresses[node])
@@ -103,6 +106,18 @@ def serve(
         except NodeRemoved:
             forget(cluster.folder, node)
             raise
+
+
+def _refuse_to_join_bare(cluster: ClusterFolder, node: int, settings: Settings) -> None:
+    """A node without a certificate reaches none of a cluster that has TLS."""
+    if settings.client.tls_ca_file and not settings.tls.cert_file:
+        raise InvalidOption(
+            option="tls.cert_file",
+            problem="is not set, and the other nodes are reached over TLS (client.tls_ca_file)",
+            advice="Make the node's certificate where the CA's key is: `raftlog certs --data DIR "
+            f"--node {node}=HOST`. Put ca.pem, node-{node}.pem and node-{node}.key into "
+            f"{cluster.tls}, and start it again.",
+        )
 
 
 def _own_cluster(folder: Path, node: int) -> ClusterFolder:

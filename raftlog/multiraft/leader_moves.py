@@ -164,7 +164,6 @@ class LeaderMoves:
         if self._stops:
             self._stand_back()
         self._full_ticks = self._full_ticks + 1 if self._disk.told.full is not None else 0
-        # Nodes that share a disk do not notice at the same time that it is full.
         is_full = self._full_ticks >= self._timing.election_ticks_min
         if ticks % heartbeat == 0 and (self._stops or is_full or self._is_draining()):
             self._give_away(ticks)
@@ -228,7 +227,16 @@ class LeaderMoves:
             last_index=raft.log.last_index,
             patience_ticks=self._timing.election_ticks_min,
         )
-        return frozenset(filter(self._full_disks.has_room, able))
+        if self._stops or not self._full_ticks:
+            return able
+        return frozenset(node for node in able if self._has_room(node))
+
+    def _has_room(self, follower: NodeId) -> bool:
+        """Could it take what finds no room here? One on this machine may share the disk: it would
+        take the reserve that is free now, which trims need."""
+        nodes = self._replicas.nodes
+        hosts = {nodes[each].rpartition(":")[0] for each in (self._node, follower) if each in nodes}
+        return len(hosts) > 1 and self._full_disks.has_room(follower)
 
     def _failed(self, group: GroupId, ticks: int) -> tuple[NodeId, ...]:
         """Who was to lead the group not long ago, and does not, as it is still led here."""

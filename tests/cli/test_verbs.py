@@ -368,6 +368,16 @@ def test_serve_says_that_a_node_was_removed(command: Command, tmp_path: Path) ->
         refused(finished, ExitCode.NODE_REFUSED, "Node 3 was removed", "raftlog cluster add")
 
 
+def test_a_node_does_not_join_a_cluster_with_tls_without_its_certificate(
+    command: Command, tmp_path: Path
+) -> None:
+    cluster = recorded(tmp_path / "c")
+    trusted = f"--set=client.tls_ca_file={tmp_path / 'ca.pem'}"
+    finished = command(trusted, "serve", "--node", 3, "--data", cluster.folder, "--join")
+    made = "raftlog certs --data DIR --node 3=HOST"
+    refused(finished, ExitCode.USAGE, "tls.cert_file", made, str(cluster.tls))
+
+
 @pytest.mark.slow
 def test_serve_on_a_busy_port_names_the_file_that_says_where_it_listens(
     tmp_path: Path, busy_port: int

@@ -278,13 +278,8 @@ def test_a_full_disk_refuses_writes_with_the_reason_and_heals_by_itself(tmp_path
 
 
 @needs_tmpfs
-@pytest.mark.parametrize("reserve_mib", [0, 16])
-def test_a_leader_with_a_full_disk_gives_way_and_no_client_notices(
-    tmp_path: Path, reserve_mib: int
-) -> None:
-    """With a reserve it can write all that is in flight, so that no follower is ahead of it."""
-    settings = [f"storage.full_disk_reserve_bytes={reserve_mib << 20}"]
-    with ProcessCluster.start(tmp_path / "data", settings=settings) as cluster:
+def test_a_leader_with_a_full_disk_gives_way_and_no_client_notices(tmp_path: Path) -> None:
+    with ProcessCluster.start(tmp_path / "data", settings=NO_RESERVE) as cluster:
         disk = SmallDisk(cluster.data, 1, SMALL_DISK_BYTES)
         cluster.kill(1)
         disk.move_in()

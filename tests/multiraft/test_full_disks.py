@@ -19,7 +19,9 @@ def test_records_are_taken_while_a_majority_has_room() -> None:
     assert disks.hindering(THREE_VOTERS) == []
     disks.heard(TWO, full=True)
     assert disks.hindering(THREE_VOTERS) == [TWO, THREE]
+    assert not disks.has_room(THREE)
     disks.heard(THREE, full=False)
+    assert disks.has_room(THREE)
     assert disks.hindering(THREE_VOTERS) == []
 
 

@@ -12,7 +12,7 @@ from raftlog.core.leadership import FollowerView
 from raftlog.core.messages import TimeoutNow
 from raftlog.core.ready import Role
 from raftlog.core.types import CONTROLLER_GROUP, NO_NODE, GroupId, LogIndex, NodeId, Payload
-from raftlog.errors import NotLeader, TransferRefused
+from raftlog.errors import DiskFull, NotLeader, TransferRefused
 from raftlog.machines.cluster_nodes import KnownNode
 from raftlog.machines.commands import RegisterNode, Rules, SetDuty
 from raftlog.machines.rules import RULES_LATEST
@@ -24,7 +24,7 @@ from raftlog.multiraft.leader_moves import (
 )
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.wire.codec import encode_command
-from tests.multiraft.leading import LeadingNode
+from tests.multiraft.leading import TIMING, LeadingNode
 from tests.simulation.calm import VOTERS, CalmCluster
 from tests.simulation.node import Failed, SimulatedNode
 from tests.simulation.watched import WatchedRaft
@@ -266,6 +266,21 @@ def test_a_node_hands_over_however_many_groups_it_leads_some_at_a_time(drained: 
             node.take_over(each)
     assert at_once == [32, groups - 32]
     assert {local.raft.leader for local in node.multiraft.replicas.values()} == {TWO}
+
+
+@pytest.mark.parametrize("host", ["a", "b"])
+def test_a_node_whose_disk_is_full_hands_over_to_one_on_another_machine(host: str) -> None:
+    """Also where no follower is ahead: the reserve took all that was in flight."""
+    node = LeadingNode(topics=3)
+    nodes, disk = node.multiraft.replicas.nodes, node.multiraft._disk
+    nodes._addresses |= {ONE: "a:1", TWO: f"{host}:2"}
+    node.tick()
+    node.take(TimeoutNow)
+    disk._freed_for = DiskFull(file="a log")
+    for _ in range(3 * TIMING.election_ticks_min):
+        node.tick()
+    handed_over = {each.group for each in node.take(TimeoutNow)}
+    assert handed_over == (set(node.multiraft.replicas) if host == "b" else set())
 
 
 def candidate(cluster: CalmCluster) -> NodeId:
