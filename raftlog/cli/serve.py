@@ -88,24 +88,29 @@ def serve(
     if join:
         _refuse_to_join_bare(cluster, node, settings)
     if not insecure:
-        if not settings.tls.cert_file:
-            _refuse_off_loopback(cluster.addresses[node])
-        _refuse_open_metrics(settings.metrics)
+        _refuse_insecure(cluster.addresses[node], settings)
     from raftlog.server.main import run_node
 
-    own = cluster.data(node)
-    with holding_pid_file(cluster.pid_file(node), own, patience_s=KILLED_PATIENCE_S):
+    data = cluster.data(node)
+    with holding_pid_file(cluster.pid_file(node), data, patience_s=KILLED_PATIENCE_S):
         try:
             run_node(
                 settings=settings,
                 cluster_id=cluster.cluster_id,
                 node=node,
                 addresses=cluster.addresses,
-                data=own,
+                data=data,
             )
         except NodeRemoved:
             forget(cluster.folder, node)
             raise
+
+
+def _refuse_insecure(address: str, settings: Settings) -> None:
+    """Off loopback everything is encrypted."""
+    if not settings.tls.cert_file:
+        _refuse_off_loopback(address)
+    _refuse_open_metrics(settings.metrics)
 
 
 def _refuse_to_join_bare(cluster: ClusterFolder, node: int, settings: Settings) -> None:
