@@ -94,7 +94,7 @@ def test_the_reason_is_reported(location, problem, caplog):
 
 def test_the_checkpoint_of_another_query_is_no_plan_of_this_one(checkpoint, caplog):
     assert plan_digest(str(checkpoint), "another", 3, PATIENCE_S) == ""
-    assert f"it belongs to query {QUERY}" in caplog.text
+    assert f"it belongs to query {QUERY!r}" in caplog.text
 
 
 @pytest.mark.parametrize("metadata", ["", "[]", "3", "{}", "{"])
