@@ -163,7 +163,8 @@ def _no_cluster(folder: Path) -> InvalidOption:
             option="--data",
             problem=f"names {folder}, which holds {', '.join(stores)} of a cluster that is not "
             "founded yet",
-            advice="Run `raftlog init --with LINE --with LINE ...` with the line of every founder.",
+            advice="Run `raftlog init --with LINE --with LINE ...` with the line of every founder, "
+            "or, where ZooKeeper has them, `raftlog init` again.",
         )
     return InvalidOption(
         option="--data",

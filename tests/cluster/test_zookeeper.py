@@ -676,4 +676,4 @@ def test_machines_told_to_init_at_once_become_one_cluster(tmp_path: Path, where:
         assert "founded without this folder" in late.stderr
         empty = command(*flags, "serve", "--node", "1", "--data", str(tmp_path / "wiped"))
         assert empty.returncode == int(ExitCode.USAGE)
-        assert "not a cluster's folder" in empty.stderr
+        assert "of a cluster that is not founded yet" in empty.stderr
