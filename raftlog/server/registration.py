@@ -23,6 +23,10 @@ nothing else meanwhile."""
 _REJECTED_PAUSE_S = 2.0
 """The pause after a rejection, which lasts until a person acts. No setting, for the same reason."""
 
+_APPLIED_WAIT_S = 30.0
+"""For so long a registration may not be applied here before the node asks again: the controller's
+log here may be far behind, and each registration is an entry of it. No setting, as above."""
+
 _LOOK_S = 0.02
 """So often it looks whether its registration is applied here, which takes milliseconds."""
 
@@ -81,6 +85,6 @@ def _registered_at(node: Node) -> LogIndex | None:
 async def _applied(node: Node) -> None:
     """Wait until the process is registered as far as it is applied here, at most a while."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(_REJECTED_PAUSE_S):
+        async with asyncio.timeout(_APPLIED_WAIT_S):
             while _registered_at(node) is None:
                 await asyncio.sleep(_LOOK_S)

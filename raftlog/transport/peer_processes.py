@@ -1,9 +1,9 @@
 """Which process of each peer may speak, where copies of a data folder let two speak as one node.
 
-Of two processes that live at the same time, the one that registered, and before one has, the one
-that came first: it holds what the node has acknowledged. Of two that never met, the one that
-registered last, as the controller's log says. A
-process that has ended is told from one that lives by its streams: the kernel closes them.
+Of two processes that live at the same time, the registered one, and before one has registered, the
+one that came first: it holds what the node has acknowledged. Of two that never met, the one that
+registered last, as the controller's log says. A process that has ended is known by its streams: the
+kernel closes them.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def test_a_registration_counts_only_once_the_controllers_log_has_it(
 ) -> None:
     """Else a member that answers for the leader would have a node forget its earlier boot_ids, and
     it would be taken for a copy of itself after its next start."""
-    monkeypatch.setattr(registration, "_REJECTED_PAUSE_S", 0.0)
+    monkeypatch.setattr(registration, "_APPLIED_WAIT_S", 0.0)
 
     async def work(node: Node, services: Services) -> None:
         await led(node, CONTROLLER_GROUP)
