@@ -133,13 +133,12 @@ _OF_THIS_PROCESS = frozenset(
         "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS",
     )
 )
-"""Variables with what a collector is told of the process. Some hold a vendor's access token."""
+"""Variables that describe this process to a collector. Some hold a vendor's access token."""
 
 
 def _check_collector(endpoint: str) -> None:
-    """Reject an endpoint of the options while the environment has what may prove this process to a
-    collector, or tells it of this process: it is for that of the settings. Raises
-    `InvalidOption`."""
+    """Reject an endpoint of the options while the environment has credentials for a collector, or
+    describes this process to it: they are for the one of the settings. Raises `InvalidOption`."""
     if not endpoint or endpoint == client_settings().tracing_endpoint:
         return
     for variable in os.environ:

@@ -378,8 +378,8 @@ def _caught_up(mark: Watermark | None, lag_entries_max: int) -> bool:
 
 
 def _runs(pid: int) -> bool:
-    """Whether the process exists and is not a zombie that nobody has waited for. While one of its
-    threads still ends, it has its files and their locks."""
+    """Whether the process runs. A zombie does not, but until its last thread has ended it still
+    holds its files and their locks."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
         threads = len(os.listdir(f"/proc/{pid}/task"))

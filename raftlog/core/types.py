@@ -17,8 +17,8 @@ each change of these has another stamp instead of another version. A folder or n
 stamp is rejected: there is nothing that converts it."""
 
 BOOT_IDS_MAX = 4096
-"""So many processes that a node's folder was started with before are known by their boot_ids. More
-than so many starts in a row without a majority are hours of them."""
+"""A node's folder keeps at most this many boot_ids of earlier processes. A node that starts every
+few seconds without a majority takes hours to reach this."""
 
 NodeId = NewType("NodeId", int)
 """A node's number in its cluster, from 1. 0 stands for "nobody" (no leader, no vote)."""

@@ -41,8 +41,8 @@ _HEADER_BYTES_MAX = 16_384
 
 _WAITING_MAX = 64
 _WAITING_SHARE = 32
-"""Connections whose request is not there yet: at most so many, and at most this part of the files
-that the process may have open. One more closes the oldest: a scraper's request is there within
+"""Limits on connections that have not sent their request: a number, and a share of the files that
+the process may have open. One more closes the oldest: a scraper sends its request within
 milliseconds. No setting: it bounds threads."""
 
 _QUEUED_MAX = 128

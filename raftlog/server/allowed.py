@@ -117,12 +117,14 @@ class Allowed:
         if isinstance(error, TopicNotFound) and error.nearest:
             names = [name for name in error.nearest.split(", ") if self._sees(who, name)]
             return TopicNotFound(topic=error.topic, nearest=", ".join(names))
-        if isinstance(error, NotLeader) and not self._may_hear_of(who, GroupId(error.group)):
+        if (
+            isinstance(error, NotLeader)
+            and error.what
+            and self.rights.asked
+            and not self.sees_group(who, GroupId(error.group))
+        ):
             return NotLeader(group=error.group, node=error.node)
         return error
-
-    def _may_hear_of(self, who: Caller | None, group: GroupId) -> bool:
-        return not self.rights.asked or self.sees_group(who, group)
 
     def require_any(self, who: Caller | None) -> None:
         """Raises `Forbidden` if the caller has no right on anything, `RightsUnknown`."""

@@ -155,9 +155,7 @@ class PeerStreams:
             assembly = PeerFrames(hello.node, welcome.node)
             async for message in frames:
                 is_peer = self._receiver.is_peer(hello.node)  # it may have been removed since
-                self._receiver.check_copy(
-                    hello
-                )  # this node may have learnt since what was registered
+                self._receiver.check_copy(hello)  # another one may have registered since
                 self._processes.heard(process)
                 messages = assembly.add(message)
                 if not is_peer:

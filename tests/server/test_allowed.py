@@ -135,6 +135,15 @@ def test_an_error_names_a_topic_only_to_who_may_know_of_it() -> None:
     assert (said.what, said.leader, said.address) == ("", 0, "")
 
 
+def test_an_error_without_a_name_is_passed_on_before_any_right_is_known() -> None:
+    """A node that starts asks others that start for the grants, and must learn that they have
+    none."""
+    node = LeadingNode(topics=0)
+    rules = Rights(AuthSettings(admins="token:ada"), asked=True)
+    error = not_here(GroupId(99))
+    assert Allowed(rules, node.multiraft.replicas, not_here).told(EVE, error) is error
+
+
 @pytest.mark.parametrize("right", RIGHTS)
 def test_a_topic_that_only_its_own_replica_names_needs_the_rights_that_it_always_needs(
     right: Right | None,
