@@ -227,7 +227,7 @@ class LeaderMoves:
             last_index=raft.log.last_index,
             patience_ticks=self._timing.election_ticks_min,
         )
-        if self._stops or not self._full_ticks:
+        if self._stops or self._is_draining() or not self._full_ticks:
             return able
         return frozenset(node for node in able if self._has_room(node))
 

@@ -283,6 +283,20 @@ def test_a_node_whose_disk_is_full_hands_over_to_one_on_another_machine(host: st
     assert handed_over == (set(node.multiraft.replicas) if host == "b" else set())
 
 
+def test_a_drained_node_with_a_full_disk_hands_over_to_its_own_host_as_well() -> None:
+    node = LeadingNode(topics=3)
+    for each in VOTERS:
+        node.write(
+            RegisterNode(node=each, store_uuid=f"s{each}", address=f"a:{each}", rules=RULES_LATEST)
+        )
+    node.take(TimeoutNow)
+    node.multiraft._disk._freed_for = DiskFull(file="a log")
+    node.write(SetDuty(node=ONE, draining=True, leaving=False))
+    for _ in range(3 * TIMING.election_ticks_min):
+        node.tick()
+    assert {each.group for each in node.take(TimeoutNow)} == set(node.multiraft.replicas)
+
+
 def candidate(cluster: CalmCluster) -> NodeId:
     """The controller's leader has handed over, and voted for who is to lead: that is not elected
     yet, and nobody leads."""
