@@ -26,7 +26,6 @@ from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, free_ports
 from raftlog.errors import SparkTooOld
 from raftlog.spark.spark_version import check_can_stream
 from raftlog.wire.calls import NodeView
-from tests import fork_server
 from tests.cluster.kept import Kept
 from tests.cluster.waiting import leader_of
 from tests.spark import worker_python
@@ -166,9 +165,7 @@ def spark(
 ) -> Iterator[SparkSession]:
     """A small session in a zone that is not UTC, so that a wrong zone shows."""
     os.environ |= job_credential.variables()
-    python = Path(__file__).with_name("worker_python.sh")
-    os.environ |= {"PYSPARK_PYTHON": str(python), "TESTS_PYTHON": sys.executable}
-    os.environ["TESTS_FORKS"] = fork_server.start(worker_python.PRELOADED).address
+    os.environ |= worker_python.variables()
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     builder = (
         SparkSession.builder.master(f"local[2,{TASK_TRIES}]")

@@ -105,7 +105,7 @@ def main() -> None:
 def session(options: argparse.Namespace, work: Path) -> SparkSession:
     """A local session, or one of a small cluster whose executors are processes of their own."""
     workers = options.workers
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["SPARK_LOCAL_IP"] = HOSTS[0]
     builder = SparkSession.builder.config("spark.sql.warehouse.dir", str(work / "warehouse"))
     for key, value in SETTINGS.items():

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 import raftlog
 from raftlog.chaos.cluster import ProcessCluster, wait_for
+from tests.spark import worker_python
 from tests.spark.conftest import RowFiles
 from tests.spark.faults import Faults
 from tests.spark.relay import NOISE, Relay
@@ -139,6 +140,7 @@ class RelayRuns:
             self._said_before = log.tell()
             self._driver = subprocess.Popen(
                 command,
+                env=os.environ | worker_python.variables(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -8,6 +8,7 @@ from pathlib import Path
 from raftlog.auth.rights import Right, topic_named
 from tests.cluster.canaries import JWT_VARIABLE, WRONG_TOKEN, Planted, planted
 from tests.cluster.closed import client_by
+from tests.spark import worker_python
 from tests.spark.conftest import need_streams, run_program
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -25,6 +26,7 @@ def test_no_secret_of_a_closed_cluster_shows_in_what_spark_writes(tmp_path: Path
         done = run_program(
             *("-m", "tests.spark.canaries_run", str(plan_of(scene))),
             cwd=ROOT,
+            **worker_python.variables(),
             **{JWT_VARIABLE: scene.jwt},
             **credentials_of(scene),
         )
