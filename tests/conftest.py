@@ -9,7 +9,8 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Collection, Generator, Iterator
+from collections import Counter
+from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
@@ -121,7 +122,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if (fewer := config.getoption("fewer_examples")) > 1:
         give_fewer_examples(items, fewer)
     if hasattr(config, "workerinput"):
-        places = running_order({item.path for item in items})
+        places = running_order(Counter(item.path for item in items))
         items.sort(key=lambda item: places[item.path])
     else:
         items.sort(key=lambda item: ("", *SLOW_FOLDERS).index(_folder(item.path)))
@@ -138,10 +139,11 @@ def give_fewer_examples(items: Collection[Any], fewer: int) -> None:
         test._hypothesis_internal_use_settings = settings
 
 
-def running_order(files: Collection[Path]) -> dict[Path, float]:
-    """The place of each file: the longest first, then those of real processes, which mostly wait,
-    evenly among the others, which only compute."""
-    by_cost = sorted(files, key=lambda file: (-file_cost_s(file), file))
+def running_order(files: Mapping[Path, int]) -> dict[Path, float]:
+    """The place of each file, by how many tests it has: the longest first, then those of real
+    processes, which mostly wait, evenly among the others, which only compute. Of two of a kind, the
+    one of more tests."""
+    by_cost = sorted(files, key=lambda file: (-file_cost_s(file), -files[file], file))
     longest = [file for file in by_cost if file_cost_s(file) > UNLISTED_S]
     places = {file: float(number - len(longest)) for number, file in enumerate(longest)}
     waiting = [file for file in by_cost if file_cost_s(file) == UNLISTED_S]

@@ -39,6 +39,7 @@ spark = (
     SparkSession.builder.master("local-cluster[1,1,1024]")
     .config("spark.driver.memory", "1g")
     .config("spark.ui.enabled", "false")
+    .config("spark.executor.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     .config("spark.sql.warehouse.dir", folder + "/warehouse")
     .getOrCreate()
 )
