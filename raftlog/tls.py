@@ -202,7 +202,7 @@ def _configuration(pem: Pem, mutual: bool) -> grpc.ServerCertificateConfiguratio
 # ---------------------------------------------------------------- channels
 
 
-NO_PROXY = (("grpc.enable_http_proxy", 0), ("grpc.address_http_proxy", ""))
+NO_PROXY = (("grpc.enable_http_proxy", 0), ("grpc.address_http_proxy_enabled_addresses", ""))
 """Else grpc takes the proxies that the environment names (http_proxy, GRPC_ADDRESS_HTTP_PROXY and
 others), also to reach this machine itself."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -75,6 +77,8 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> str:
     address = f"127.0.0.1:{free_ports(1)}"
     for name in VARIABLES:
         monkeypatch.setenv(name, f"http://{address}")
+    monkeypatch.setenv("GRPC_ADDRESS_HTTP_PROXY", address)
+    monkeypatch.setenv("GRPC_ADDRESS_HTTP_PROXY_ENABLED_ADDRESSES", "127.0.0.0/8")
     for name in EXCEPTIONS:
         monkeypatch.delenv(name, raising=False)
     return address
@@ -88,6 +92,13 @@ def test_no_variable_comes_between_nodes_or_clients(
         client.create_topic("t", "id bigint")
         client.append("t", [{"id": 1}])
         cluster.wait_caught_up(client, "t")
+
+
+def test_a_command_prints_nothing_of_grpcs(shared: ProcessCluster) -> None:
+    """grpc writes an error to standard error for each channel whose proxy makes no sense."""
+    words = [sys.executable, "-m", "raftlog", "--servers", shared.servers, "topic", "list"]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    assert ended.stderr == ""
 
 
 def test_a_client_goes_through_the_proxy_that_its_setting_names(
