@@ -7,6 +7,7 @@ tests counts for itself. The one that started them adds up, prints, and judges t
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -86,30 +87,26 @@ class Costs:
         """Time a test together with what is set up for it and taken down after it."""
         starts = any(item.get_closest_marker(each) for each in STARTING)
         spent_s = _everything_s if starts else time.process_time
-        before_s, before = spent_s(), _counted()
+        before_s, before = spent_s(), self._counted()
         try:
             return (yield)
         finally:
             test = function_of(item.nodeid)
             self._own[test] += spent_s() - before_s
-            if more := _counted() - before:
+            if more := self._counted() - before:
                 self._own_starts[test] += more
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Hand over what this process counted, or judge the whole."""
-        counted = _counted()
-        counted["JVMs"] += len(list(self._jvms.iterdir()))
-        for file in self._jvms.iterdir():
-            file.unlink()
-        self._jvms.rmdir()
         own = {
-            "counts": dict(counted),
+            "counts": dict(self._counted()),
             "tests": dict(self._own),
             "starts": {test: dict(more) for test, more in self._own_starts.items()},
             # What this one started, such as its workers, reports for itself if it runs tests.
             "processor_s": _everything_s() if self._own else time.process_time(),
         }
+        shutil.rmtree(self._jvms)
         if self._is_worker:
             self._config.workeroutput["costs"] = own  # type: ignore[attr-defined]
             return
@@ -143,6 +140,11 @@ class Costs:
             for line in over_limits(self._counts):
                 terminalreporter.line(line, red=True)
         terminalreporter.line(", ".join([*counters, f"processor s {self._processor_s:,.0f}"]))
+
+    def _counted(self) -> Counter[str]:
+        """What this process has started so far."""
+        jvms = len(list(self._jvms.iterdir()))
+        return _counts + Counter(pythons=fork_server.started().executed, JVMs=jvms)
 
     def _line(self, test: str) -> str:
         """A test's processor seconds, and what it started."""
@@ -205,11 +207,6 @@ def _has_children() -> bool:
     except ChildProcessError:
         return False
     return True
-
-
-def _counted() -> Counter[str]:
-    """What this process has started so far."""
-    return _counts + Counter(pythons=fork_server.started().executed)
 
 
 def _count_starts() -> None:
