@@ -61,6 +61,7 @@ def store_of(pages: Iterator[KeysReply]) -> dict[str, Handler]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pages", ENDLESS_KEYS)
 def test_a_scan_of_keys_ends(pages: str) -> None:
     with client_of(store_of(ENDLESS_KEYS[pages]())) as client, pytest.raises(MalformedRequest):
@@ -111,6 +112,7 @@ def test_a_scan_of_writers_goes_on_after_a_page_of_few() -> None:
         assert [each.writer for each in client.writers.scan(TOPIC)] == ["a", "b", "c", "d"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pages", ENDLESS_WRITERS)
 def test_a_scan_of_writers_ends(pages: str) -> None:
     replies = ENDLESS_WRITERS[pages]()

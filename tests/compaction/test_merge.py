@@ -149,6 +149,7 @@ def test_records_that_are_large_in_memory_are_split(monkeypatch: pytest.MonkeyPa
     assert [each.count for each in merge(sources, SCHEMA)] == [1] * 5
 
 
+@pytest.mark.slow
 def test_what_batches_claim_bounds_the_memory_of_a_merge_before_they_are_decoded() -> None:
     """Texts of a third of the bound, which take a few kilobytes each in the log."""
     part = bombs.with_text(bombs.text(merging.DECODED_BYTES_MAX // 3, "zstd"))

@@ -135,6 +135,7 @@ def test_batches_are_cut_into_row_groups() -> None:
     assert [each.start for each in found] == [START, START + counts[0], START + 80_000, 81_001]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("records", [1, LARGE_RECORDS_MIN])
 def test_a_job_decodes_no_more_than_its_batches_in_the_log_are_worth(
     records: int, monkeypatch: pytest.MonkeyPatch

@@ -128,6 +128,7 @@ def hurt(random: Random, accepted: Counter[str]) -> None:
             machine = again
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_no_command_ends_a_node_that_applies_it_or_starts_after_it(seed: int) -> None:
     random, accepted = Random(seed), Counter[str]()

@@ -127,6 +127,7 @@ def test_the_controllers_group_waits_for_no_other_group() -> None:
     assert longest <= 1, "the next campaign that ends makes room for it"
 
 
+@pytest.mark.slow
 def test_topics_woken_on_a_starved_machine_keep_their_leaders() -> None:
     cluster = SlowCluster(TOPICS, LARGE)
     terms, campaigns = cluster.terms(), cluster.campaigns
@@ -138,6 +139,7 @@ def test_topics_woken_on_a_starved_machine_keep_their_leaders() -> None:
     assert cluster.campaigns - campaigns <= TOPICS
 
 
+@pytest.mark.slow
 def test_all_groups_of_a_killed_node_get_leaders_on_a_starved_machine() -> None:
     cluster = SlowCluster(TOPICS, LARGE)
     terms = cluster.terms()

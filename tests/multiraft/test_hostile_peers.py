@@ -179,6 +179,7 @@ KINDS = get_args(PeerMessage)
 STATES: dict[str, Callable[[], Victim]] = {"follower": following, "leader": leading}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize(
@@ -220,6 +221,7 @@ def cases_of(message: Any) -> list[PeerMessage]:
     return cases + list(entries_after(message)) if hasattr(message, "entries") else cases
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", COMMAND_TYPES, ids=lambda kind: kind.__name__)
 @settings(max_examples=12, deadline=None)
 @given(data=st.data(), group=st.sampled_from([GroupId(0), GROUP]))
@@ -452,6 +454,7 @@ def manifests() -> Iterator[bytes]:
     yield from (b"", b"{", b"[" * 100_000, b"null", b"0" * 1_000_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("snapshot_bytes", [100, 2**64 - 1])
 def test_no_value_of_a_manifest_ends_the_node_or_changes_what_is_committed(
     snapshot_bytes: int,

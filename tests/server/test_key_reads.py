@@ -99,6 +99,7 @@ def read(data: Path, pages: Iterator[KeysReply]) -> object:
         return asyncio.run(run(liar))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pages", ENDLESS_KEYS)
 def test_a_read_ends(pages: str, tmp_path: Path) -> None:
     folders = (tmp_path / str(number) for number in itertools.count())

@@ -183,6 +183,7 @@ def test_the_state_of_a_call_that_is_given_up_is_made_no_further_and_the_next_on
     run(work)
 
 
+@pytest.mark.slow
 def test_reads_far_back_in_what_is_kept_share_out_loop_iterations(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -193,6 +193,7 @@ def test_a_large_request_is_read_when_its_caller_may_do_more_and_counts() -> Non
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_requests_that_wait_to_be_read_have_a_bound_for_each_caller() -> None:
     large = commit(20_000)
     limits = ServerSettings(request_bytes_max=16 * len(large))

@@ -166,6 +166,7 @@ async def read(services: Services) -> list[Any]:
     return [reply async for reply, _ in services.read(call)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", [find_offset, read_sizes, read])
 def test_many_calls_that_decode_many_runs_share_out_loop_iterations(
     call: Callable[[Services], Coroutine[Any, Any, Any]],
@@ -215,6 +216,7 @@ def large() -> MemoryFileSystem:
     return scene.fs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("at_once", "bytes_max"),
     [
@@ -256,6 +258,7 @@ def split(services: Services, end: int) -> Coroutine[Any, Any, calls.RangeSizes]
     return services.read_sizes(call)
 
 
+@pytest.mark.slow
 def test_many_splits_share_out_loop_iterations(
     logged: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -313,6 +316,7 @@ def test_a_split_begins_again_when_a_new_image_holds_what_it_has_not_reached(
     assert opened == [0, 0, RECORDS]
 
 
+@pytest.mark.slow
 def test_splits_of_one_caller_are_served_one_after_another(
     disk: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -416,6 +420,7 @@ def begins(name: str, methods: dict[str, str]) -> bool:
     return "scans.begin()" in source or any(begins(each, methods) for each in called)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", NEEDS)
 def test_every_call_shares_out_the_loop_or_does_bounded_work(call: str) -> None:
     """A new call belongs into one of the lists."""

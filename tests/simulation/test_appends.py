@@ -27,6 +27,7 @@ IN_USE = "was interrupted"
 """Why a producer is closed until its call has ended."""
 
 
+@pytest.mark.slow
 def test_rows_that_threads_append_through_one_client_are_there_once() -> None:
     _run(SEEDS)
 
@@ -50,6 +51,7 @@ def _run(seeds: int) -> Counter[str]:
     return counts
 
 
+@pytest.mark.slow
 def test_a_seed_is_one_history_of_threads() -> None:
     count("seeds", 2)
     one, other = AppendSimulation(4), AppendSimulation(4)
@@ -122,6 +124,7 @@ FIRST_SEEDS = {
 """Where to begin the hunt for each bug: a seed that notices it."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", FIRST_SEEDS, ids=lambda bug: bug.__name__)
 def test_a_planted_bug_of_the_client_is_noticed(bug: Callable[[], AbstractContextManager]) -> None:
     with bug():

@@ -62,6 +62,7 @@ def test_a_leader_that_lacked_what_a_follower_needs_may_lead_as_soon_as_it_is_he
     assert not local.replica.troubles
 
 
+@pytest.mark.slow
 def test_a_file_that_a_peer_gave_is_read_anew_when_it_comes_a_second_time() -> None:
     """It has its name from the peer, so the second one has that of the first."""
     cluster = DamagedCluster(1)

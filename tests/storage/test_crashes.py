@@ -213,6 +213,7 @@ def test_a_crash_while_opening_changes_nothing_that_counts(seed: int) -> None:
     assert number >= 2, "opening syncs the segment and its folder"
 
 
+@pytest.mark.slow
 def test_a_log_with_random_crashes_agrees_with_a_list() -> None:
     for seed in range(40):
         _agrees_with_a_list(seed)
@@ -312,6 +313,7 @@ def test_what_a_killed_process_had_not_synced_is_synced_when_opening() -> None:
 # ---------------------------------------------------------------- the journal
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("power_lost", [True, False], ids=["power-lost", "killed"])
 def test_no_acknowledged_vote_is_lost_at_any_crash(power_lost: bool, seed: int) -> None:

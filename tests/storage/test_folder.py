@@ -384,6 +384,7 @@ class Killed(BaseException):
     """The process died here."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_a_crash_anywhere_leaves_a_folder_that_opens(seed: int) -> None:
     """It has an identity or is created again; a group has a manifest or is not there at all."""

@@ -125,6 +125,7 @@ def test_a_flipped_byte_of_a_payload_is_truncated_in_the_unwitnessed_tail_and_da
         assert caught.value.position == end_of(last_before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
 @pytest.mark.parametrize("marker", [True, False])
 def test_a_flipped_byte_of_a_header_is_written_again_as_it_was(mask: int, marker: bool) -> None:
@@ -391,6 +392,7 @@ def several() -> dict[str, bytes]:
     return files_of(disk)
 
 
+@pytest.mark.slow
 def test_every_byte_of_a_sealed_segment_is_checked_and_headers_are_written_again() -> None:
     files = several()
     name = sorted(files)[1]

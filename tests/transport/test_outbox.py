@@ -213,6 +213,7 @@ def test_answers_with_bulk_are_bounded_as_bulk_and_close_a_frame(bulk: Any) -> N
     assert outbox.bulk_bytes == 0
 
 
+@pytest.mark.slow
 def test_small_bulk_is_bounded_in_number() -> None:
     outbox = Outbox(64 * MIB)
     for _ in range(BULK_MESSAGES_MAX):

@@ -143,6 +143,7 @@ def test_a_batch_of_another_number_of_values_is_refused() -> None:
         checked_summary(TEXT_TOPIC, header, batch.crc, batch.body, latest=SCHEMA)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REJECTED)
 def test_a_batch_that_takes_more_than_it_shows_is_refused_and_never_decoded(name: str) -> None:
     make, what = REJECTED[name]
@@ -276,6 +277,7 @@ def test_a_column_that_takes_too_much_as_a_wider_type_is_not_cast(
         assert pool.max_memory() <= BATCH_DECODED_BYTES_MAX
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", ["zstd", "lz4"])
 def test_memory_that_no_value_refers_to_is_dropped_with_the_decoding(compression: str) -> None:
     """Readers bound what they keep by `nbytes`, which does not count it."""

@@ -110,6 +110,7 @@ def test_a_frame_with_more_than_an_outbox_puts_into_one_is_malformed_before_it_i
         decode_peer_messages(join(more + b"what no parser reads"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("message", "items"),
     [
