@@ -24,7 +24,8 @@ from raftlog.errors import InvalidOption, ProducerClosed, RaftlogError, Sequence
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.outcomes import Appended
 from raftlog.records.batching import BatchBuffer
-from raftlog.records.conform import batch_from_rows, conform
+from raftlog.records.conform import conform
+from raftlog.records.rows import batch_from_rows
 from raftlog.wire.batch import EncodedBatch
 from raftlog.wire.calls import APPEND, AppendCall
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import struct
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import date, datetime, time, timedelta
+from collections.abc import Iterator
 from functools import lru_cache
-from numbers import Integral, Real
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from raftlog.errors import SchemaMismatch
@@ -28,7 +24,7 @@ from raftlog.records.arrow_types import (
 from raftlog.records.metadata import is_metadata
 from raftlog.records.nested import Tree, differences, forms_of
 from raftlog.records.schema_text import field_ddl, type_ddl, type_text
-from raftlog.records.spark_types import INTERVALS, TIMES, JsonType
+from raftlog.records.spark_types import JsonType
 
 # ---------------------------------------------------------------- differences
 
@@ -68,11 +64,13 @@ def _difference(schema: Schema, given: pa.Schema) -> str | None:
             lines += _type_lines(schema, column, given.field(positions[0]).type)
     for field in given:
         if not wanted.get_all_field_indices(field.name):
-            lines.append(f"  extra:   {field.name} {type_name(field.type)}{_reserved(field.name)}")
+            kind = type_name(field.type)
+            lines.append(f"  extra:   {field.name} {kind}{reserved_name(field.name)}")
     return "\n".join(dict.fromkeys(lines)) or None
 
 
-def _reserved(name: str) -> str:
+def reserved_name(name: str) -> str:
+    """What to say behind a column's name that is not its topic's; "" if it is no reserved one."""
     return f"; {_IS_RESERVED}" if name in RESERVED_NAMES else ""
 
 
@@ -196,119 +194,6 @@ def conform(batch: pa.RecordBatch, schema: Schema, topic: str) -> pa.RecordBatch
             raise SchemaMismatch(topic=topic, difference=line)
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, schema=wanted)
-
-
-def batch_from_rows(
-    rows: Sequence[Mapping[str, Any]], schema: Schema, topic: str
-) -> pa.RecordBatch:
-    """A batch of plain Python rows; where a row lacks a key, the value is null.
-
-    A datetime without a zone is taken as UTC. Raises `SchemaMismatch` for a key that is no column,
-    a value of another type, or a null where the topic allows none.
-    """
-    wanted = arrow_schema(schema)
-    extra = set().union(*rows) - set(wanted.names)
-    if extra:
-        lines = "\n".join(f"  extra:   {name}{_reserved(name)}" for name in sorted(extra, key=str))
-        raise SchemaMismatch(topic=topic, difference=lines)
-    columns = []
-    for column, field in zip(schema.fields, wanted, strict=True):
-        kind = json.loads(column.type)
-        values = [row.get(field.name) for row in rows]
-        try:
-            line = _silent_loss(values, kind, field.name)
-            if line is None:
-                columns.append(pa.array(values, _relaxed(field.type)))
-        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-            line = f"  differs: {field.name} {type_ddl(kind)}: {error}"
-        if line is not None:
-            raise SchemaMismatch(topic=topic, difference=line)
-    return conform(pa.RecordBatch.from_arrays(columns, names=wanted.names), schema, topic)
-
-
-_TAKEN: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("byte", "short", "integer", "long"), (Integral,)),
-    **dict.fromkeys(("float", "double"), (Real,)),
-    **dict.fromkeys(("timestamp", "timestamp_ntz"), (datetime, np.datetime64)),
-    **dict.fromkeys(TIMES, (time,)),
-    **dict.fromkeys(INTERVALS, (timedelta,)),
-    "date": (date,),
-}
-"""What is taken for a type of which `pa.array` takes more: it truncates 1.5 to 1, and takes a
-number for a date, a time or an interval."""
-
-_REFUSED: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("byte", "short", "integer", "long", "float", "double"), (bool, np.bool_)),
-    "date": (datetime,),
-}
-"""Of these, what is not: it is another type's, and would be changed."""
-
-
-_VARIANT: JsonType = {
-    "type": "struct",
-    "fields": [{"name": "value", "type": "binary"}, {"name": "metadata", "type": "binary"}],
-}
-"""The parts of a variant, as a row gives them."""
-
-
-def _silent_loss(values: Sequence[Any], kind: JsonType, path: str) -> str | None:
-    """What `pa.array` would drop of these values without an error, or None.
-
-    It leaves out keys that a struct lacks, truncates numbers (`_TAKEN`) and a datetime to its date.
-    The check looks at the set of the values' types, not at each value.
-    """
-    if kind == "variant":
-        kind = _VARIANT
-    if isinstance(kind, str):
-        return _loss_by_type(values, kind, path)
-    if kind["type"] == "array":
-        members = [m for value in values if isinstance(value, (list, tuple)) for m in value]
-        return _silent_loss(members, kind["elementType"], path)
-    if kind["type"] == "map":
-        maps = [value.items() if isinstance(value, dict) else value for value in values if value]
-        keys = [key for pairs in maps for key, _ in pairs]
-        items = [item for pairs in maps for _, item in pairs]
-        below = _silent_loss(keys, kind["keyType"], path)
-        return below or _silent_loss(items, kind["valueType"], path)
-    rows = [value for value in values if isinstance(value, dict)]
-    parts = {part["name"]: part["type"] for part in kind["fields"]}
-    extra = set().union(*rows) - set(parts)
-    if extra:
-        return f"  extra:   {path}.{min(extra, key=str)}"
-    for name, part in parts.items():
-        below = _silent_loss([row.get(name) for row in rows], part, f"{path}.{name}")
-        if below is not None:
-            return below
-    return None
-
-
-def _loss_by_type(values: Sequence[Any], kind: str, path: str) -> str | None:
-    if kind not in _TAKEN:
-        return None
-    types = set(map(type, values)) - {type(None)}
-    cut = sorted(
-        found.__name__
-        for found in types
-        if not issubclass(found, _TAKEN[kind]) or issubclass(found, _REFUSED.get(kind, ()))
-    )
-    if cut:
-        return f"  differs: {path} {type_ddl(kind)}; given {', '.join(cut)}"
-    problem = _loss_by_value(values, kind)
-    return f"  differs: {path} {type_ddl(kind)}; {problem}" if problem else None
-
-
-def _loss_by_value(values: Sequence[Any], kind: str) -> str | None:
-    """What only the values themselves show: a number that would become infinite, and a zone that
-    would be lost."""
-    if kind == "float":
-        numbers = [value for value in values if value is not None]
-        try:
-            struct.pack(f"<{len(numbers)}f", *numbers)
-        except (OverflowError, struct.error):  # the latter of a very large integer
-            return "given a number beyond its range"
-    if kind == "timestamp_ntz" and any(getattr(value, "tzinfo", None) for value in values):
-        return "given a datetime with a time zone, which it does not keep"
-    return None
 
 
 def _cast(column: pa.Array[Any], wanted: pa.DataType) -> pa.Array[Any]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from decimal import Decimal
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -13,7 +11,7 @@ from hypothesis import strategies as st
 
 from raftlog.errors import SchemaMismatch
 from raftlog.records.arrow_types import arrow_schema, schema_of
-from raftlog.records.conform import batch_from_rows, conform, difference
+from raftlog.records.conform import conform, difference
 from raftlog.records.metadata import METADATA_FIELDS
 from tests.records.strategies import batches
 
@@ -285,47 +283,6 @@ def test_a_mismatch_names_the_topic_and_the_columns():
     assert "extra:   b BIGINT" in str(caught.value)
 
 
-# ---------------------------------------------------------------- rows
-
-
-def test_rows_become_a_batch_and_a_missing_key_is_null():
-    schema = schema_of("id BIGINT NOT NULL, name STRING, price DECIMAL(5,2), tags ARRAY<STRING>")
-    rows = [{"id": 1, "name": "a", "price": Decimal("1.5")}, {"id": 2, "tags": ["x"]}]
-    assert batch_from_rows(rows, schema, "t").to_pylist() == [
-        {"id": 1, "name": "a", "price": Decimal("1.50"), "tags": None},
-        {"id": 2, "name": None, "price": None, "tags": ["x"]},
-    ]
-
-
-@pytest.mark.parametrize(
-    ("row", "problem"),
-    [
-        ({"id": 1, "nmae": "a"}, "extra:   nmae"),
-        ({"id": 1, "_offset": 9}, "extra:   _offset; the name is reserved"),
-        ({"id": "1"}, "id BIGINT"),
-        ({"id": Decimal("1.5")}, "id BIGINT; given Decimal"),
-        ({"id": 1.5}, "id BIGINT"),
-        ({"id": 2**63}, "id BIGINT"),
-        ({"name": "a"}, "id: a null"),
-        ({"id": True}, "id BIGINT; given bool"),
-        ({"id": 1, "name": 5}, "name STRING"),
-        ({"id": 1, "day": datetime.datetime(2013, 1, 1, 5)}, "day DATE; given datetime"),
-        ({"id": 1, "many": [{"x": 2.5}]}, "many.x INT; given float"),
-        ({"id": 1, "at": {"x": 1, "y": 2}}, "extra:   at.y"),
-        ({"id": 1, "many": [{"x": 1}, {"z": 2}]}, "extra:   many.z"),
-        ({"id": 1, "by": {"k": {"z": 2}}}, "extra:   by.z"),
-    ],
-    ids=str,
-)
-def test_a_row_that_would_lose_something_is_a_mismatch(row: dict, problem: str):
-    schema = schema_of(
-        "id BIGINT NOT NULL, name STRING, at STRUCT<x: INT>, many ARRAY<STRUCT<x: INT>>,"
-        "by MAP<STRING, STRUCT<x: INT>>, day DATE"
-    )
-    with pytest.raises(SchemaMismatch, match=problem):
-        batch_from_rows([row], schema, "t")
-
-
 def test_times_and_intervals_are_taken_in_any_unit_and_never_truncated():
     schema = schema_of("t TIME(3), d INTERVAL HOUR, v VARIANT")
     given_batch = pa.record_batch(
@@ -344,57 +301,3 @@ def test_times_and_intervals_are_taken_in_any_unit_and_never_truncated():
     incomplete = given_batch.set_column(2, "v", pa.array([{"value": b"", "metadata": None}]))
     with pytest.raises(SchemaMismatch, match="metadata: a null"):
         conform(incomplete, schema, "t")
-
-
-def test_rows_give_times_and_intervals_as_python_s_own_types_only():
-    schema = schema_of("t TIME, d ARRAY<INTERVAL DAY>")
-    row = {"t": datetime.time(1, 2, 3, 4), "d": [datetime.timedelta(days=1, microseconds=1)]}
-    assert batch_from_rows([row], schema, "t").to_pylist() == [row]
-    for wrong, line in (
-        ({"t": 1.5}, r"t TIME\(6\); given float"),
-        ({"t": 1}, r"t TIME\(6\); given int"),
-        ({"d": [1.5]}, "d INTERVAL DAY; given float"),
-    ):
-        with pytest.raises(SchemaMismatch, match=line):
-            batch_from_rows([row, wrong], schema, "t")
-
-
-@pytest.mark.parametrize(
-    ("kind", "value", "problem"),
-    [
-        ("float", 1e300, "beyond its range"),
-        ("float", -1e39, "beyond its range"),
-        ("float", 10**40, "beyond its range"),
-        ("array<float>", [1.0, 1e300], "beyond its range"),
-        ("array<float>", [-(10**400)], "beyond its range"),
-        ("float", True, "given bool"),
-        ("double", True, "given bool"),
-        ("date", 5, "given int"),
-        ("timestamp", 5, "given int"),
-        ("timestamp_ntz", 5, "given int"),
-        (
-            "timestamp_ntz",
-            datetime.datetime(2020, 1, 1, 5, tzinfo=datetime.UTC),
-            "with a time zone",
-        ),
-    ],
-)
-def test_a_value_that_arrow_would_change_unsaid_is_a_mismatch(kind, value, problem) -> None:
-    schema = schema_of(f"a {kind}")
-    with pytest.raises(SchemaMismatch, match=problem):
-        batch_from_rows([{"a": None}, {"a": value}], schema, "t")
-
-
-def test_values_that_a_type_has_are_taken_whatever_they_are_made_of() -> None:
-    schema = schema_of("f float, d double, day date, at timestamp, wall timestamp_ntz")
-    row = {
-        "f": np.float32(1.5),
-        "d": float("-inf"),
-        "day": datetime.date(2020, 1, 1),
-        "at": datetime.datetime(2020, 1, 1, 5, tzinfo=datetime.UTC),
-        "wall": datetime.datetime(2020, 1, 1, 5),
-    }
-    [read] = batch_from_rows([row], schema, "t").to_pylist()
-    assert (read["f"], read["d"], read["day"]) == (1.5, float("-inf"), datetime.date(2020, 1, 1))
-    assert read["at"] == datetime.datetime(2020, 1, 1, 5, tzinfo=datetime.UTC)
-    assert read["wall"] == datetime.datetime(2020, 1, 1, 5)

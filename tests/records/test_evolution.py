@@ -24,7 +24,8 @@ from raftlog.machines.evolution import (
 from raftlog.machines.schema import Schema
 from raftlog.records.arrow_types import arrow_schema, arrow_type, schema_of
 from raftlog.records.batch_codec import NotInSchema, decode_batch, encode_batch
-from raftlog.records.conform import batch_from_rows, conform, difference
+from raftlog.records.conform import conform, difference
+from raftlog.records.rows import batch_from_rows
 from raftlog.wire.batch import EncodedBatch
 from tests.machines.evolving import Column, Version, first_schema, histories
 

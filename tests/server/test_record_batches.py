@@ -14,7 +14,7 @@ from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.schema import Schema
 from raftlog.records.arrow_types import schema_of
 from raftlog.records.batch_codec import encode_batch
-from raftlog.records.conform import batch_from_rows
+from raftlog.records.rows import batch_from_rows
 from raftlog.server.record_batches import checked_summary
 
 SCHEMA = schema_of("id BIGINT, delay INT")
