@@ -69,10 +69,6 @@ class KnownNode(NamedTuple):
         return self.registered_at >= process.registered_at and self.boot_id not in known
 
 
-UNKNOWN_NODE = KnownNode(store_uuid="", address="", rules=0)
-"""Nothing is known of it."""
-
-
 class ClusterNodes(Mapping[NodeId, KnownNode]):
     """The nodes by id. A refused command changes nothing."""
 

@@ -19,7 +19,7 @@ from typing import Any
 import structlog
 
 from raftlog.auth.principals import node_caller
-from raftlog.config import Settings
+from raftlog.config import Settings, StorageSettings
 from raftlog.core.messages import PeerMessage
 from raftlog.core.ready import Role
 from raftlog.core.types import (
@@ -42,23 +42,26 @@ from raftlog.errors import (
     StoreCopied,
     TooLarge,
 )
-from raftlog.machines.cluster_nodes import UNKNOWN_NODE
 from raftlog.machines.commands import GROWING, Command, ReportPlacement
 from raftlog.machines.group_info import words_for
 from raftlog.machines.kv_commands import KeyValue
 from raftlog.machines.outcomes import Outcome, PlacementReported
 from raftlog.metrics.counts import Counts
+from raftlog.multiraft.catch_up_budget import CatchUpLimits
+from raftlog.multiraft.compaction import CompactionLimits
 from raftlog.multiraft.effects import DamagePassedOver, MultiRaftEvent
 from raftlog.multiraft.groups import GroupStore
+from raftlog.multiraft.leader_moves import LeaderLimits
+from raftlog.multiraft.limits import MultiRaftLimits
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.multiraft.moves import PlacementReports
 from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.multiraft.repair import RepairCounts
+from raftlog.multiraft.scrubs import ScrubLimits
 from raftlog.server.calling import caller
 from raftlog.server.compactor import Compactor
 from raftlog.server.leader_calls import LeaderCalls
 from raftlog.server.loop_effects import LoopEffects
-from raftlog.server.node_limits import log_limits, multiraft_limits
 from raftlog.server.node_links import NodeLinks
 from raftlog.server.open_file_limit import share_of_open_files
 from raftlog.server.peer_routes import parse_routes
@@ -66,6 +69,7 @@ from raftlog.server.refused import accepted
 from raftlog.server.traces import Traces
 from raftlog.server.workers import Workers
 from raftlog.storage.folder import DataFolder
+from raftlog.storage.limits import LogLimits
 from raftlog.transport.callers import LogLimit
 from raftlog.transport.link import CHANNEL_OPTIONS, PeerLink
 from raftlog.transport.peer_channels import PeerChannels
@@ -75,6 +79,11 @@ from raftlog.wire.calls import REPORT_PLACEMENT
 from raftlog.wire.group_calls import NodeAddress
 from raftlog.wire.peer_greetings import PeerHello, PeerWelcome
 from raftlog.wire.traced import TracedEntry
+
+_IDLE_MARKER_S = 1.0
+"""A log that was not written for so long gets its synced marker, which bears witness to the end
+of it (docs/FORMAT.md, "Torn or damaged"). No setting: it costs one small write after a burst, and
+shorter would only write more of them."""
 
 _READ_THREADS = 2
 """Threads that read entries for followers that catch up. Not those that sync: a sync must not wait
@@ -133,7 +142,7 @@ class Node:
         self._store = GroupStore(
             folder=folder,
             timing=timing,
-            log_limits=log_limits(settings.storage),
+            log_limits=_log_limits(settings.storage),
             random=chance,
             open_files_max=share_of_open_files(),
             tell=self._told_by_store,
@@ -150,7 +159,7 @@ class Node:
             timing=timing,
             boot_id=self.boot_id,
             random=chance,
-            limits=multiraft_limits(settings),
+            limits=_limits(settings),
         )
 
     def _on_loop(self) -> LoopEffects:
@@ -177,30 +186,22 @@ class Node:
             peer=peer,
             address=at,
             open_channel=lambda: self.channels.to_node(peer, at, CHANNEL_OPTIONS),
-            hello=lambda: self._hello(peer),
+            hello=PeerHello(
+                format=FORMAT_STAMP,
+                cluster_id=self.identity.cluster_id,
+                node=self.node,
+                store_uuid=self.identity.store_uuid,
+                boot_id=self.boot_id,
+                earlier_boot_ids=self.earlier_boot_ids,
+                registered_at=self.registered_at,
+                address=self._address,
+            ),
             outbox_bytes_max=self.settings.server.peer_queue_bytes_max,
             reconnect_wait_s=self.settings.server.peer_reconnect_delay_min_s,
             known_store=self.known_store,
             on_open=self._link_opened,
             on_lost=self.peer_closed,
             on_refused=self._refused,
-        )
-
-    def _hello(self, peer: NodeId) -> PeerHello:
-        """What this node says first to the peer."""
-        known = self.multiraft.replicas.known_node(peer) or UNKNOWN_NODE
-        return PeerHello(
-            format=FORMAT_STAMP,
-            cluster_id=self.identity.cluster_id,
-            node=self.node,
-            store_uuid=self.identity.store_uuid,
-            address=self._address,
-            boot_id=self.boot_id,
-            earlier_boot_ids=self.earlier_boot_ids,
-            registered_at=self.registered_at,
-            known_store_uuid=known.store_uuid,
-            known_boot_id=known.boot_id,
-            known_registered_at=known.registered_at,
         )
 
     # ------------------------------------------------------------ life
@@ -336,16 +337,6 @@ class Node:
             await self.peer_processes.check_alone(node, boot_id)
         elif boot_id != self.boot_id:
             raise StoreCopied(node=node, boot_id=boot_id, known_boot_id=self.boot_id)
-
-    def judged(self, hello: PeerHello) -> None:
-        """A node that is unknown here says which process of this node registered last. A folder
-        from when the node was the whole cluster knows no node that could reject it, and leads
-        alone: so the word of one counts that knows its store, which the controller's log says."""
-        boot_id = hello.known_boot_id
-        known = UNKNOWN_NODE._replace(boot_id=boot_id, registered_at=hello.known_registered_at)
-        is_own = hello.known_store_uuid == self.identity.store_uuid
-        if is_own and self.addresses.keys() == {self.node} and known.has_other_copy(self):
-            self._fail(StoreCopied(node=self.node, boot_id=self.boot_id, known_boot_id=boot_id))
 
     def greeted(self, hello: PeerHello) -> None:
         """Another process of a peer has come, perhaps to another address. Which store is the
@@ -646,3 +637,52 @@ class Node:
         """Where those stand, as far as it can know."""
         known = self.multiraft.replicas.controller.nodes
         return tuple(known[node].rack if node in known else "" for node in sorted(self.addresses))
+
+
+def _log_limits(storage: StorageSettings) -> LogLimits:
+    return LogLimits(
+        segment_bytes_max=storage.segment_bytes_max,
+        preallocate_bytes=storage.preallocate_bytes,
+        payload_cache_bytes_max=storage.payload_cache_bytes_max,
+        sealed_files_max=storage.sealed_files_max,
+    )
+
+
+def _limits(settings: Settings) -> MultiRaftLimits:
+    """The bounds in ticks, bytes and microseconds."""
+    tick_s = settings.raft.tick_interval_s
+    server, storage = settings.server, settings.storage
+    return MultiRaftLimits(
+        quiesce_refresh_ticks=settings.raft.quiesce_refresh_ticks(),
+        idle_ticks_max=max(1, round(_IDLE_MARKER_S / tick_s)),
+        request_bytes_max=server.request_bytes_max,
+        slow_disk_ticks=settings.raft.slow_disk_ticks(),
+        full_disk_ticks=max(1, round(storage.full_disk_retry_s / tick_s)),
+        reserve_bytes=storage.full_disk_reserve_bytes,
+        retention_ticks=max(1, round(settings.topic.retention_check_s / tick_s)),
+        pull_ticks=max(1, round(server.observer_pull_interval_s / tick_s)),
+        turn_work_us=max(1, round(server.turn_work_max_s * 1_000_000)),
+        leaders=LeaderLimits(
+            spread=settings.raft.preferred_leaders,
+            delay_ticks=settings.raft.preferred_leader_delay_ticks(),
+            look_ticks=settings.raft.ticks_per_s(),
+            moves_max=settings.raft.preferred_leader_moves_per_s_max,
+        ),
+        catch_up=CatchUpLimits(
+            peer_bytes_max=server.catch_up_peer_bytes_max,
+            node_bytes_max=server.catch_up_bytes_max,
+            bytes_per_s=server.catch_up_bytes_per_s_max,
+        ),
+        compaction=CompactionLimits(
+            entries_max=storage.snapshot_entries,
+            bytes_max=storage.snapshot_bytes,
+            behind_bytes_max=storage.log_behind_bytes_max,
+            backlog_max=storage.compaction_backlog_max,
+            age_ticks=max(1, round(storage.snapshot_age_s / tick_s)),
+            node_entries_max=storage.snapshot_entries_of_node,
+        ),
+        scrubs=ScrubLimits(
+            period_us=round(storage.scrub_period_s * 1_000_000),
+            bytes_per_tick=max(1, round(storage.scrub_bytes_per_s_max * tick_s)),
+        ),
+    )

@@ -92,11 +92,6 @@ class PeerReceiver(Protocol):
         """Is it the process of the peer that registered last, as far as this node can know?"""
         ...
 
-    def judged(self, hello: PeerHello) -> None:
-        """A node that is unknown here, and proves to be of this cluster, says which process of this
-        node registered last."""
-        ...
-
     def greeted(self, hello: PeerHello) -> None:
         """A process of the peer has come, with what it says of itself."""
         ...
@@ -206,10 +201,10 @@ class PeerStreams:
 
     async def _greeted(self, frames: AsyncIterator[bytes], context: Context) -> PeerHello:
         """The greeting. It may be as long as any message, so where certificates prove who comes,
-        it is received only from nodes of this cluster, and from each on few streams at a time."""
+        it is received only from peers, and from each on few streams at a time."""
         if not self._proven:
             return decode_hello(await _first(frames))
-        node = self._certified(context)
+        node = self._certified_peer(context)
         _check_count(self._greeting, node)
         self._greeting[node] += 1
         try:
@@ -219,8 +214,8 @@ class PeerStreams:
         self._check_certificate(hello, context)
         return hello
 
-    def _certified(self, context: Context) -> NodeId:
-        """The node that the connection's certificate names: a peer if it names one."""
+    def _certified_peer(self, context: Context) -> NodeId:
+        """The peer that the connection's certificate names."""
         cluster_id = self._receiver.cluster_id()
         shown = _names_of(context)
         named = [node for name in shown if (node := node_of(name, cluster_id)) is not None]
@@ -230,7 +225,7 @@ class PeerStreams:
         for node in named:
             if self._receiver.is_peer(node):
                 return node
-        return named[0]
+        raise _no_peer(named[0], f"of node {named[0]}")
 
     def _check_certificate(self, hello: PeerHello, context: Context) -> None:
         shown = _names_of(context)
@@ -250,17 +245,19 @@ class PeerStreams:
                 wanted=f"cluster {cluster_id}",
             )
         if not self._receiver.is_peer(hello.node):
-            if self._proven:
-                self._receiver.judged(hello)
-            raise DataFolderForeign(
-                folder=folder, found=f"node {hello.node}", wanted="another node of this cluster"
-            )
+            raise _no_peer(hello.node, folder)
         known = self._receiver.known_store(hello.node)
         if known is not None and known != hello.store_uuid:
             raise IdentityRefused(
                 node=hello.node, store_uuid=hello.store_uuid, known_store_uuid=known
             )
         self._receiver.check_copy(hello)
+
+
+def _no_peer(node: NodeId, folder: str) -> DataFolderForeign:
+    return DataFolderForeign(
+        folder=folder, found=f"node {node}", wanted="another node of this cluster"
+    )
 
 
 def _check_count(streams: Counter[NodeId], node: NodeId) -> None:

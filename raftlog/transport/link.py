@@ -97,7 +97,7 @@ class PeerLink:
         peer: NodeId,
         address: str,
         open_channel: Callable[[], grpc.aio.Channel],
-        hello: Callable[[], PeerHello],
+        hello: PeerHello,
         outbox_bytes_max: int,
         reconnect_wait_s: float,
         known_store: Callable[[NodeId], str | None],
@@ -232,14 +232,13 @@ class PeerLink:
 
     async def _stream(self, channel: grpc.aio.Channel) -> None:
         call: ByteStream = channel.stream_stream(STREAM_METHOD)()
-        hello = self._hello()
-        await call.write(encode_hello(hello))
+        await call.write(encode_hello(self._hello))
         answer = await call.read()
         if not isinstance(answer, bytes):  # grpc.aio.EOF
             # A peer that refuses says so in the call's status, which this raises.
             raise await _status_error(call)
         welcome = decode_welcome(answer)
-        self._check(welcome, hello.format)
+        self._check(welcome)
         self.connected = True
         self.dropped_messages = 0
         self._refusal = ""
@@ -267,10 +266,10 @@ class PeerLink:
             ended.cancel()
             call.cancel()
 
-    def _check(self, welcome: PeerWelcome, own: str) -> None:
+    def _check(self, welcome: PeerWelcome) -> None:
         """Check that the address is the node we mean, with the store that the controller knows."""
         known = self._known_store(self.peer)
-        problem = ""
+        problem, own = "", self._hello.format
         if welcome.format != own:
             peer = f"Node {welcome.node} at {self.address}"
             found = welcome.format or "unknown"

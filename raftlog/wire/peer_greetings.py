@@ -21,11 +21,6 @@ class PeerHello:
     earlier_boot_ids: tuple[str, ...] = ()
     registered_at: LogIndex = NO_INDEX
     """As in `RegisterNode`."""
-    known_store_uuid: str = ""
-    known_boot_id: str = ""
-    known_registered_at: LogIndex = NO_INDEX
-    """What the controller's log says here of the node that is called: its store, and the process
-    that registered last. A copy of its folder may be too old to know any node that could say so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1241,7 +1241,7 @@ class Error(_message.Message):
     def __init__(self, code: _Optional[str] = ..., values: _Optional[_Iterable[_Union[ErrorValue, _Mapping]]] = ...) -> None: ...
 
 class PeerHello(_message.Message):
-    __slots__ = ("cluster_id", "node", "store_uuid", "boot_id", "address", "format", "earlier_boot_ids", "registered_at", "known_store_uuid", "known_boot_id", "known_registered_at")
+    __slots__ = ("cluster_id", "node", "store_uuid", "boot_id", "address", "format", "earlier_boot_ids", "registered_at")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     STORE_UUID_FIELD_NUMBER: _ClassVar[int]
@@ -1250,9 +1250,6 @@ class PeerHello(_message.Message):
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     EARLIER_BOOT_IDS_FIELD_NUMBER: _ClassVar[int]
     REGISTERED_AT_FIELD_NUMBER: _ClassVar[int]
-    KNOWN_STORE_UUID_FIELD_NUMBER: _ClassVar[int]
-    KNOWN_BOOT_ID_FIELD_NUMBER: _ClassVar[int]
-    KNOWN_REGISTERED_AT_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     node: int
     store_uuid: str
@@ -1261,10 +1258,7 @@ class PeerHello(_message.Message):
     format: str
     earlier_boot_ids: _containers.RepeatedScalarFieldContainer[str]
     registered_at: int
-    known_store_uuid: str
-    known_boot_id: str
-    known_registered_at: int
-    def __init__(self, cluster_id: _Optional[str] = ..., node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., boot_id: _Optional[str] = ..., address: _Optional[str] = ..., format: _Optional[str] = ..., earlier_boot_ids: _Optional[_Iterable[str]] = ..., registered_at: _Optional[int] = ..., known_store_uuid: _Optional[str] = ..., known_boot_id: _Optional[str] = ..., known_registered_at: _Optional[int] = ...) -> None: ...
+    def __init__(self, cluster_id: _Optional[str] = ..., node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., boot_id: _Optional[str] = ..., address: _Optional[str] = ..., format: _Optional[str] = ..., earlier_boot_ids: _Optional[_Iterable[str]] = ..., registered_at: _Optional[int] = ...) -> None: ...
 
 class PeerWelcome(_message.Message):
     __slots__ = ("node", "store_uuid", "boot_id", "message_bytes_max", "format")

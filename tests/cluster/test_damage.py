@@ -14,9 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from raftlog.certificates import make_certificates
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, free_ports, wait_for
-from raftlog.cli.cluster_folder import open_folder
 from raftlog.client.log_client import LogClient
 from raftlog.errors import DeadlineExceeded, ExitCode
 from raftlog.storage.frames import (
@@ -427,17 +425,16 @@ def copy_of(cluster: ProcessCluster, node: int, folder: Path) -> Path:
     return folder
 
 
-def end_of_copy(folder: Path, node: int, *flags: str) -> str:
+def end_of_copy(folder: Path, node: int) -> str:
     """Start the node with a copy of its folder. What it says in the end."""
-    words = [sys.executable, "-m", "raftlog", *flags, "serve"]
-    words += ["--node", str(node), "--data", str(folder)]
-    with (folder / "copy.log").open("w") as log:
+    words = [sys.executable, "-m", "raftlog", "serve", "--node", str(node), "--data", str(folder)]
+    with (folder / "log").open("w") as log:
         copy = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
         assert copy.wait(PATIENCE_S) == ExitCode.NODE_REFUSED
     finally:
         copy.kill()
-    return (folder / "copy.log").read_text()
+    return (folder / "log").read_text()
 
 
 def test_a_process_with_a_copy_of_a_nodes_folder_ends(
@@ -467,30 +464,6 @@ def test_a_process_with_a_copy_of_a_nodes_folder_ends(
         client.append("t", [{"number": 1}])
         cluster.wait_caught_up(client, "t")
         assert cluster.runs(3)
-
-
-def test_a_folder_from_when_its_node_was_the_whole_cluster_ends_where_certificates_prove_nodes(
-    tmp_path: Path,
-) -> None:
-    """It leads alone and knows no other node. One that it does not know calls it."""
-    offset = "tls.peer_port_offset=2"
-    data, old = tmp_path / "data", tmp_path / "old"
-    trusted = f"client.tls_ca_file={data}/tls/ca.pem"  # by the node that joins
-    started = {"nodes": 1, "port": free_ports(4), "settings": [offset, trusted]}
-    with ProcessCluster.start(data, tls=True, **started) as cluster, cluster.client() as client:
-        client.create_topic("t", "number bigint")
-    shutil.copytree(data, old)
-    cluster_id = open_folder(data).cluster_id
-    hosts = dict.fromkeys((1, 2), "127.0.0.1")
-    make_certificates(data / "tls", cluster_id=cluster_id, hosts=hosts, days=1)
-    with ProcessCluster.start(data, **started) as cluster, cluster.client() as client:
-        assert client.members.add(2, cluster.address(2))
-        cluster.join(2, client, PATIENCE_S)
-        cluster.kill(1)
-        assert "error: StoreCopied:" in end_of_copy(old, 1, f"--set={offset}")
-        cluster.serve(1)
-        client.append("t", [{"number": 1}])
-        assert cluster.runs(2)
 
 
 def test_a_wiped_folder_helps_no_node_that_has_just_started_to_lead(tmp_path: Path) -> None:
