@@ -8,6 +8,7 @@ its old id.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
@@ -149,11 +150,14 @@ class PeerStreams:
         if process.streams == 1:
             self._receiver.greeted(hello)
         self._open[hello.node] += 1
+        ends_s = end_of_certificate_s(context.auth_context()) if self._proven else math.inf
         try:
             welcome = self._receiver.welcome()
             await context.write(encode_welcome(welcome))
             assembly = PeerFrames(hello.node, welcome.node)
             async for message in frames:
+                if time.time() >= ends_s:
+                    break  # an honest peer has another certificate, and opens another stream
                 is_peer = self._receiver.is_peer(hello.node)  # it may have been removed since
                 self._receiver.check_copy(hello)  # another one may have registered since
                 self._processes.heard(process)

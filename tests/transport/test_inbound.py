@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ from raftlog.errors import (
     FormatUnsupported,
     MalformedRequest,
     NodeRemoved,
+    PeerUnproven,
     RaftlogError,
     StoreCopied,
     TooMany,
@@ -435,6 +437,29 @@ def test_a_certificate_of_no_peer_is_refused_before_its_greeting_is_received(
             receiver.removed.clear()
             stranger = channel(3).stream_stream(STREAM_METHOD)()
             assert isinstance(await refusal(stranger), DataFolderForeign)
+
+    asyncio.run(run())
+
+
+def test_nothing_is_heard_on_a_stream_that_outlasts_its_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reply = VoteReply(group=1, sender=NodeId(2), to=NodeId(1), term=1, granted=False, pre=True)
+
+    async def run() -> None:
+        receiver = Receiver()
+        async with asyncio.timeout(PATIENCE_S), encrypted(receiver, tmp_path) as channel:
+            stream = await opened(channel(2))
+            await stream.write(encode_peer_messages([reply]))
+            await receiver.changed.wait()
+            in_two_days = time.time() + 2 * 86_400
+            monkeypatch.setattr(time, "time", lambda: in_two_days)
+            await stream.write(encode_peer_messages([replace(reply, term=2)]))
+            assert await stream.read() is grpc.aio.EOF
+            again = channel(2).stream_stream(STREAM_METHOD)()
+            await again.write(encode_hello(hello()))
+            assert isinstance(await refusal(again), PeerUnproven)
+        assert receiver.received == [reply]
 
     asyncio.run(run())
 
