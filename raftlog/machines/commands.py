@@ -416,15 +416,16 @@ GROWING: tuple[type, ...] = (
     Append,
     Stage,
     CommitEpoch,
+    AbortEpoch,
     SetWriterOwner,
     CreateTopic,
-    AlterTopic,
     AlterSchema,
     OpenSession,
     PutKey,
 )
-"""What clients ask for and what adds to a state or to the records. What ends or removes something
-is not among them, and neither is what nodes say of themselves."""
+"""What clients ask for and what adds to a state or to the records, or may be asked for without end.
+What removes something or lets records go is not among them, and neither is what nodes say of
+themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,15 +42,14 @@ class Admission:
 
     def check(self, local: LocalReplica, payload: Payload, *, grows: bool) -> None:
         """Raises `ResourceShortage` or `Overloaded` if this must not be proposed now. `grows`: it
-        adds to what the group holds, also without a body."""
+        adds to what the group holds, also without a body. What does not may use the reserve of a
+        full disk, to its end: it makes room."""
         if self._bytes and self._bytes + payload.size > self._bytes_max:
             raise Overloaded(queue="server.request_bytes_max", limit=self._bytes_max)
-        if payload.body:
+        if payload.body or grows:
             self.check_takes_more(local)
         elif (full := self._disk.full(local.group, has_body=False)) is not None:
             raise self.own(full)
-        elif grows:
-            self._check_backlog(local)
 
     def check_takes_more(self, local: LocalReplica) -> None:
         """Raises `ResourceShortage` or `Overloaded` if the group, led here, must not be given more

@@ -76,7 +76,8 @@ class Listener:
         """Bind and serve. Raises `AddressInUse`."""
         # One after the other: each finds the loop of its own server among the new tasks.
         async with _starting:
-            await self._start()
+            if not self._stopping:
+                await self._start()
 
     async def _start(self) -> None:
         server = self._make()
@@ -118,8 +119,9 @@ class Listener:
         """Cut off every call and stream, and close the port."""
         assert self._server is not None, "it was started"
         self._stopping = True
-        await _close_port(self._server)
-        await _close_port(self._server)  # if grpc's loop has ended, only now it shuts down
+        async with _starting:  # one that is being started is closed as well
+            await _close_port(self._server)
+            await _close_port(self._server)  # if grpc's loop has ended, only now it shuts down
 
     async def _again(self) -> None:
         old = self._server

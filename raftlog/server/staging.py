@@ -43,7 +43,8 @@ class Staging:
         row = local.topic_machine.writer(stage.key.writer)
         held = row.staged_bytes if row is not None else 0
         in_flight = self._in_flight[writer]
-        staged = in_flight + local.topic_machine.staged_bytes_with(stage)
+        of_run = local.topic_machine.staged_bytes_with(stage)
+        staged = in_flight + of_run
         meter = self._meters.of(who)
         if meter is not None:
             before = in_flight + (held if row is not None and row.owner == stage.owner else 0)
@@ -61,7 +62,10 @@ class Staging:
                 limit=self._bytes_max,
                 option="server.staged_bytes_max",
             )
-        added = max(0, staged - in_flight - held)
+        # What another run has staged is dropped with the first Stage of this one, once that is
+        # applied: until then it makes no room.
+        is_open = row is not None and row.run == stage.key.run
+        added = max(0, of_run - (held if is_open else 0))
         self._in_flight[writer] += added
         if meter is not None:
             meter.staging_bytes += added

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import get_args
 
 import pytest
 
@@ -20,7 +21,7 @@ from raftlog.core.types import (
     Term,
 )
 from raftlog.errors import DiskFull, NoQuorum, NotLeader, RulesTooOld
-from raftlog.machines.commands import Trim
+from raftlog.machines.commands import GROWING, Command, Trim
 from raftlog.machines.rules import BROUGHT_BY, RULES_LATEST
 from raftlog.wire.codec import encode_command
 from tests.multiraft.compaction_scene import Scene
@@ -57,6 +58,35 @@ def test_a_follower_without_room_on_its_disk_still_names_the_leader() -> None:
     with pytest.raises(NotLeader) as refused:
         multiraft.propose(multiraft.replicas.of_controller, Payload(b"", b""), lambda _: None)
     assert refused.value.leader == 2
+
+
+def test_only_what_makes_room_has_the_reserve_of_a_full_disk() -> None:
+    """Else who may write could use it up with commits and aborts of epochs that there never were,
+    and no topic could be trimmed any more."""
+    node = LeadingNode()
+    local, answers = node.local(1), []
+    node.multiraft.admission._disk._freed_for = DiskFull(file="a log")
+    empty = Payload(b"", b"")
+    with pytest.raises(DiskFull):
+        node.multiraft.propose(local, empty, answers.append, grows=True)
+    with pytest.raises(DiskFull):
+        node.multiraft.propose(local, Payload(b"", b"records"), answers.append)
+    trim = Payload(encode_command(Trim(offset=Offset(0)), None), b"")
+    node.multiraft.propose(local, trim, answers.append)
+
+
+MAKES_ROOM = {"AlterTopic", "DeleteKey", "DeleteTopic", "RemoveWriter", "Trim"}
+OF_ADMINS_AND_NODES = {
+    "AddNode", "Configure", "CreateKv", "Expire", "PlaceGroup", "RegisterNode", "ReportPlacement",
+    "RetireNode", "Rules", "SetDuty", "SetParents", "SetSchema", "SnapshotPoint",
+}  # fmt: skip
+
+
+def test_each_command_makes_room_or_is_refused_while_a_disk_is_full() -> None:
+    grow = {each.__name__ for each in GROWING}
+    every = {each.__name__ for kinds in get_args(Command) for each in get_args(kinds) or [kinds]}
+    assert every == grow | MAKES_ROOM | OF_ADMINS_AND_NODES
+    assert not grow & (MAKES_ROOM | OF_ADMINS_AND_NODES)
 
 
 def test_a_command_that_a_later_version_brought_is_rejected_until_the_group_has_it(

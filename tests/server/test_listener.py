@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 from contextlib import suppress
 from typing import Any
 
@@ -42,6 +43,40 @@ def test_a_server_whose_loop_a_stranger_has_just_ended_is_stopped_as_any_other()
             await listener.stop()
             await listener.keep()
         writer.close()
+
+    with capture_logs():
+        asyncio.run(run())
+
+
+def test_a_server_that_takes_anothers_place_while_all_is_stopped_is_stopped_too() -> None:
+    """Else nobody would end it, and who waits for the listener would wait for ever."""
+
+    async def run() -> None:
+        port = free_ports(1)
+        holding = socket.socket()
+        holding.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        stopping: list[asyncio.Task[None]] = []
+
+        def make() -> grpc.aio.Server:
+            if listener._grpc_loop is not None and not stopping:  # it takes another's place
+                with suppress(OSError):  # the last one may have the port yet
+                    holding.bind(("127.0.0.1", port))
+                    holding.listen()  # so it is tried again, and meanwhile all is stopped
+                stopping.append(asyncio.create_task(listener.stop()))
+                stopping[0].add_done_callback(lambda _: holding.close())
+            return grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+
+        listener = Listener(make, [Port(f"127.0.0.1:{port}", None)])
+        await listener.start()
+        keeping = asyncio.create_task(listener.keep())
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request("ListTopics", b"", path=b"\xff"))
+        async with asyncio.timeout(PATIENCE_S):
+            await keeping
+            await stopping[0]
+        writer.close()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
 
     with capture_logs():
         asyncio.run(run())

@@ -39,7 +39,9 @@ def disk() -> MemoryFileSystem:
     return scene.fs
 
 
-async def staged(services: Services, *, writers: int) -> list[BaseException | object]:
+async def staged(
+    services: Services, *, writers: int, run: str = "r"
+) -> list[BaseException | object]:
     """What calls of one caller come to that stage at the same time, with so many writers."""
     rows = pa.RecordBatch.from_pylist(
         [dict.fromkeys(arrow_schema(TOPIC.schema).names, None)] * ROWS,
@@ -49,7 +51,7 @@ async def staged(services: Services, *, writers: int) -> list[BaseException | ob
 
     def stage(number: int) -> calls.StageCall:
         writer = f"w{number % writers}"
-        key = EpochKey(writer=writer, query_id=writer, run="r", epoch=0, streaming=True)
+        key = EpochKey(writer=writer, query_id=writer, run=run, epoch=0, streaming=True)
         return calls.StageCall(
             group=TOPIC.group, incarnation=TOPIC.incarnation, key=key, attempt=uuid.uuid4().hex,
             number=0, create_writer=True, batch=batch.header, crc=batch.crc,
@@ -98,5 +100,19 @@ def test_stages_at_the_same_time_have_one_limit_of_their_writer(disk: MemoryFile
         found = await staged(services, writers=1)
         errors = [each for each in found if isinstance(each, RaftlogError)]
         assert [type(each) for each in errors] == [WriterBytesExceeded] * (CALLS - 1)
+
+    asyncio.run(served(disk, work))
+
+
+def test_another_run_has_the_same_limits_as_the_open_one(disk: MemoryFileSystem) -> None:
+    async def work(node: Node, services: Services) -> None:
+        await led(node, TOPIC.group)
+        await staged(services, writers=1)
+        one = in_all(services, node) // CALLS
+        services.meters.take([key_value(ADA.principal, staged_bytes=2 * one + one // 2)])
+        for run in ("s", "t"):
+            found = await staged(services, writers=1, run=run)
+            assert sum(isinstance(each, RaftlogError) for each in found) == CALLS - 2
+            assert in_all(services, node) == 2 * one
 
     asyncio.run(served(disk, work))
