@@ -54,7 +54,7 @@ class Place:
             end, records, digest = json.loads(plan)
         except (ValueError, TypeError, RecursionError):
             return None
-        numbers = [each for each in (end, records) if type(each) is int and each >= 0]
+        numbers = [each for each in (end, records) if type(each) is int and 0 <= each < 2**63]
         if len(numbers) < 2 or not isinstance(digest, str):
             return None
         return cls(end=end, records=records, digest=digest)

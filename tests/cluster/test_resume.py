@@ -207,6 +207,14 @@ def test_a_part_of_an_earlier_run_that_arrives_late_is_not_appended_again(
     assert held(client, "late") == list(range(COUNT))
 
 
+@pytest.mark.parametrize("end", [2**63, 2**80, -1, 1.5, True, "1", None, [1]])
+def test_a_plan_of_somebody_else_is_no_place(end: object) -> None:
+    """Who may write to the topic may have begun the writer."""
+    assert Place.of_plan(json.dumps([5, 5, "digest"])) == Place(end=5, records=5, digest="digest")
+    assert Place.of_plan(json.dumps([end, 5, "digest"])) is None
+    assert Place.of_plan(json.dumps([5, end, "digest"])) is None
+
+
 def test_a_part_names_where_it_ends(client: LogClient, tmp_path: Path) -> None:
     """What a run writes into its plan is what the next one reads there."""
     client.create_topic("places", DDL)
