@@ -210,8 +210,8 @@ others), also to reach this machine itself."""
 def open_channel(address: str, pem: Pem | None, options: ChannelOptions) -> grpc.Channel:
     """A client's channel to a node; without `pem` it is not encrypted."""
     if pem is None:
-        return grpc.insecure_channel(address, options=options)
-    return grpc.secure_channel(address, _channel_credentials(pem), options=options)
+        return grpc.insecure_channel(_target(address), options=options)
+    return grpc.secure_channel(_target(address), _channel_credentials(pem), options=options)
 
 
 def open_aio_channel(
@@ -221,9 +221,15 @@ def open_aio_channel(
     place of the host."""
     options = (*options, *NO_PROXY)
     if pem is None:
-        return grpc.aio.insecure_channel(address, options=options)
+        return grpc.aio.insecure_channel(_target(address), options=options)
     named = [("grpc.ssl_target_name_override", name)] if name else []
-    return grpc.aio.secure_channel(address, _channel_credentials(pem), options=[*options, *named])
+    credentials = _channel_credentials(pem)
+    return grpc.aio.secure_channel(_target(address), credentials, options=[*options, *named])
+
+
+def _target(address: str) -> str:
+    """The address as one of DNS: grpc takes `unix:7401` and `xds:7401` for something else."""
+    return f"dns:///{address}"
 
 
 def _channel_credentials(pem: Pem) -> grpc.ChannelCredentials:

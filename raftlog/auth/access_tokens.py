@@ -59,6 +59,8 @@ _FETCH_ERRORS = (
 _HEADER_TYPES = frozenset({"jwt", "at+jwt", "application/at+jwt"})
 """What the header's `typ` may say, if it says something: that it is a JWT, or an access token."""
 _CLAIM_TYPES = frozenset({"bearer"})
+_OF_ID_TOKENS = frozenset({"at_hash", "c_hash"})
+"""OpenID Connect Core, sections 3.1.3.6 and 3.3.2.11. A nonce may be in access tokens, too."""
 """And the claim `typ`, in which some providers tell access tokens from others."""
 _CLOCK_LEEWAY_S = 5
 """By how much the provider's clock may differ from this machine's; no setting."""
@@ -129,6 +131,8 @@ class AccessTokens:
         """What a signature does not say. Raises `Unauthenticated`."""
         if "typ" in claims and str(claims["typ"]).lower() not in _CLAIM_TYPES:
             raise Unauthenticated(problem="the token is no access token, by its claim 'typ'")
+        if claims.get("token_use", "access") != "access" or not _OF_ID_TOKENS.isdisjoint(claims):
+            raise Unauthenticated(problem="the token is no access token, by claims of ID tokens")
         longest_s = self._settings.oidc_token_lifetime_max_s
         if int(claims["exp"]) > time.time() + longest_s + _CLOCK_LEEWAY_S:  # a float has an end
             raise Unauthenticated(

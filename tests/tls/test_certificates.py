@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
+import socket
 import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import grpc
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
@@ -17,10 +19,11 @@ from pydantic import SecretBytes
 from raftlog import changing_files
 from raftlog.certificates import make_certificates
 from raftlog.changing_files import replace_whole
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.config import load
 from raftlog.config_tls import PemFiles
 from raftlog.errors import InvalidOption
-from raftlog.tls import _FILE_BYTES_MAX, Certificates, peer_name
+from raftlog.tls import _FILE_BYTES_MAX, Certificates, open_channel, peer_name
 
 OPTIONS = PemFiles("the ca", "the cert", "the key")
 
@@ -268,3 +271,26 @@ def test_authorities_with_comments_in_any_script_are_read(tmp_path: Path) -> Non
     ca = Path(files.ca)
     ca.write_bytes("# T\u00dcRKTRUST\n".encode() + ca.read_bytes())
     assert Certificates(files, OPTIONS).current().ca == ca.read_bytes()
+
+
+def test_no_host_is_taken_for_a_way_of_grpcs_to_reach_something_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """grpc takes `unix:7401` for a socket in the working directory. Addresses may come from an
+    option of Spark."""
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("7401")
+        listening.listen()
+        listening.setblocking(False)
+        failed = threading.Event()
+
+        def changed(state: grpc.ChannelConnectivity) -> None:
+            if state is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
+                failed.set()
+
+        with open_channel("unix:7401", None, ()) as channel:
+            channel.subscribe(changed, try_to_connect=True)
+            assert failed.wait(PATIENCE_S)
+        with pytest.raises(BlockingIOError):
+            listening.accept()
