@@ -273,6 +273,7 @@ def test_authorities_with_comments_in_any_script_are_read(tmp_path: Path) -> Non
     assert Certificates(files, OPTIONS).current().ca == ca.read_bytes()
 
 
+@pytest.mark.slow  # for as long as names are looked up
 def test_no_host_is_taken_for_a_way_of_grpcs_to_reach_something_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
