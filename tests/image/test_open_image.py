@@ -8,6 +8,7 @@ import pytest
 
 from raftlog.core.types import GroupId, Offset
 from raftlog.errors import CorruptFile
+from raftlog.storage.open_files import OpenFiles
 from tests.multiraft.compaction_scene import EVERY, Scene
 
 OPEN_MAX = 4
@@ -38,6 +39,25 @@ def test_few_history_files_are_open_and_those_used_last_stay() -> None:
     assert image.history_file_with(starts[0]) is first, "it was used since the others"
     image.close()
     assert scene.fs.open_files == before
+
+
+def test_the_files_of_images_count_among_the_nodes_open_files() -> None:
+    scene = Scene()
+    scene.small_file_bytes = 0
+    scene.write(4 * EVERY)
+    scene.compact_all()
+    image = scene.topics[GroupId(1)].image
+    image.close()
+    first, second, *_ = image.manifest.history
+    bound = OpenFiles(1)
+    image._open_files = bound
+    before = scene.fs.open_files
+    for info in (first, second):
+        file = image.history_file_with(info.start)
+        assert list(file.row_groups_between(info.start, info.end))
+        assert (len(bound), scene.fs.open_files) == (1, before + 1)
+    image.close()
+    assert (len(bound), scene.fs.open_files) == (0, before)
 
 
 def test_another_image_keeps_the_files_that_both_have_open() -> None:

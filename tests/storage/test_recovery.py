@@ -13,6 +13,7 @@ import pytest
 from raftlog.core.types import Entry
 from raftlog.errors import CorruptFile, FormatUnsupported
 from raftlog.storage.frames import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES
+from raftlog.storage.header_repair import rebuilt_segment_header
 from raftlog.storage.log import GroupLog
 from tests.storage.disks import (
     BARE,
@@ -503,3 +504,18 @@ def test_zeros_reserved_ahead_are_no_torn_tail() -> None:
     assert log.report.torn_bytes == 0
     assert len(files_of(disk)[FIRST]) == size, "the space stays reserved"
     assert content(log) == entries(1, 5)
+
+
+def test_a_segments_header_without_frames_is_proven_by_its_own_crc() -> None:
+    """What is known of it is put in its place: its purpose, its group and its first index."""
+    disk = new_disk()
+    GroupLog.create(disk, FOLDER, GROUP, BARE).abandon()
+    (name,) = files_of(disk)
+    whole = files_of(disk)[name][:SEGMENT_HEADER_BYTES]
+    at = whole.index(GROUP.to_bytes(8, "little"))
+    bad = whole[:at] + b"\xff" * 8 + whole[at + 8 :]
+    file = disk_of({name: bad}).open(f"{FOLDER}/{name}", create=False)
+    header = rebuilt_segment_header(file, GROUP, 1)
+    assert header is not None
+    assert header.encode() == whole
+    assert rebuilt_segment_header(file, GROUP + 1, 1) is None
