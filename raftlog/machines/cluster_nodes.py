@@ -118,11 +118,6 @@ class ClusterNodes(Mapping[NodeId, KnownNode]):
         """The ids of nodes that were removed: they are never used again."""
         return self._retired
 
-    @property
-    def registered_to(self) -> LogIndex:
-        """The index of the last registration; 0: there was none."""
-        return max((each.registered_at for each in self._nodes.values()), default=NO_INDEX)
-
     # ------------------------------------------------------------ commands
 
     def register(self, index: LogIndex, command: RegisterNode) -> NodeRegistered | Refused:

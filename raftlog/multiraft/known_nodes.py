@@ -25,16 +25,10 @@ class KnownNodes(Mapping[NodeId, str]):
     that entry on: its certificate may be stolen, and it could keep the entry from being applied.
     """
 
-    def __init__(
-        self,
-        configured: Mapping[NodeId, str],
-        founders: Iterable[Founder] = (),
-        committed_to: LogIndex = NO_INDEX,
-    ) -> None:
+    def __init__(self, configured: Mapping[NodeId, str], founders: Iterable[Founder] = ()) -> None:
         """`configured`: what this node was started with. Where it differs from the log it is right,
         because a person wrote it when machines moved; what a node says itself is newer. The stores
-        of `founders` are known before any of them has registered. The controller's log was known
-        before this process to be committed to `committed_to`."""
+        of `founders` are known before any of them has registered."""
         self._configured = dict(configured)
         self._addresses = dict(configured)
         self._founding = {each.node: each.store_uuid for each in founders}
@@ -46,9 +40,6 @@ class KnownNodes(Mapping[NodeId, str]):
         """Where nodes said last, to this process, that they listen."""
         self._logged = ClusterNodes(ControllerLimits().nodes_max)
         """Those of the machine, changed by the commands in the log that it has not applied."""
-        self._committed_to = committed_to
-        self._registered: dict[NodeId, KnownNode] = {}
-        """Those of the log that are known to be committed, by their last registration."""
         self._retired_at: dict[NodeId, LogIndex] = {}
         """Nodes that the log removes, with the entry that does so."""
         self.read_until = LastEntry(Term(0), NO_INDEX)
@@ -78,8 +69,6 @@ class KnownNodes(Mapping[NodeId, str]):
             match command:
                 case RegisterNode() if problem_of_node(command) is None:
                     self._logged.register(index, command)
-                    if index <= self._committed_to and command.node in self._logged:
-                        self._registered[command.node] = self._logged[command.node]
                 case AddNode() if problem_of_node_command(command) is None:
                     self._logged.add(command)
                 case SetDuty() if problem_of_node_command(command) is None:
@@ -140,14 +129,14 @@ class KnownNodes(Mapping[NodeId, str]):
         found = self.registered_store(node, controller, applied_index)
         return found or self._founding.get(node)
 
-    def latest(self, node: NodeId, controller: ControllerMachine) -> KnownNode | None:
-        """The node by its last registration that is known here to be committed, applied or not: a
-        node that has just started has applied nothing again. Of what is only in the log, one that
-        lies may be the author, and would keep a node's other processes out."""
-        known, registered = controller.nodes.get(node), self._registered.get(node)
-        if registered is None or (known and known.registered_at >= registered.registered_at):
-            return known
-        return registered
+    def latest(
+        self, node: NodeId, controller: ControllerMachine, applied_index: LogIndex
+    ) -> KnownNode | None:
+        """The node as the controller's log here has it last, applied or not: a node that has just
+        started has applied nothing again."""
+        if applied_index < self.read_until.index:
+            return self._logged.get(node)
+        return controller.nodes.get(node)
 
     def registered_store(
         self, node: NodeId, controller: ControllerMachine, applied_index: LogIndex

@@ -71,9 +71,7 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         is told of each replica that came into being, `ended` of each that is gone from
         here, before its files are. `journal_changed`: the journal forgot a group, in memory."""
         self._node = node
-        journal = store.journal
-        committed_to = max(journal.committed_to, journal.registered_at)
-        self.nodes = KnownNodes(configured, store.founders, committed_to)
+        self.nodes = KnownNodes(configured, store.founders)
         """The cluster's nodes, as far as this one can know."""
         self._store = store
         self._disk = disk
@@ -153,8 +151,9 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         return self.nodes.store_of(node, self.controller, self.of_controller.replica.applied_index)
 
     def known_node(self, node: NodeId) -> KnownNode | None:
-        """The node by its last registration that is known here to be committed, applied or not."""
-        return self.nodes.latest(node, self.controller)
+        """The node as the controller's log here has it last, applied or not."""
+        applied = self.of_controller.replica.applied_index
+        return self.nodes.latest(node, self.controller, applied)
 
     def has_registered(self, node: NodeId) -> bool:
         """Has the node registered its store, as far as this one can know?"""
@@ -205,10 +204,6 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
             raise NodeRemoved(node=self._node)
         if self._log_has_changed:
             self._read_log()
-        registered = self.controller.nodes.registered_to
-        if registered > self._store.journal.committed_to:
-            self._store.journal.committed(registered)
-            self._journal_changed()
         replica = self.of_controller.replica
         deciding = {self._node, *replica.raft.membership.all_voters}
         return self.nodes.follow(self.controller, replica.applied_index, deciding)

@@ -15,9 +15,7 @@ never exceeds a few times what it holds, and a complete copy has the name at eve
 
 The journal also keeps a random boot_id of the node's process, another one each time it is opened,
 and those of the processes before it since one was registered with the controller: a process with a
-copy of the folder does not know the boot_ids of those that came after the copy was made. And it
-keeps how far the controller's log is known to be committed here: to the last registration that was
-applied. After a restart nothing is applied, and the log alone may be the word of one that lies.
+copy of the folder does not know the boot_ids of those that came after the copy was made.
 
 CHECKLIST rows 31 and 77: one durable vote per term, repeatable; term and vote always durable. They
 are always written in one record.
@@ -83,8 +81,6 @@ _VOTER = 5
 _BOOT = 6
 """A boot_id, in the place of the term. In the place of the vote is the index of its registration,
 if that is known, and then those before it are forgotten. It is of no group."""
-_COMMITTED = 7
-"""How far the controller's log is known to be committed, in the place of the term."""
 _RESERVE_BYTES = 64 * 1024
 _COMPACT_BYTES_MIN = 256 * 1024
 _COMPACT_FACTOR = 4
@@ -101,7 +97,6 @@ class JournalReport:
     boots: tuple[int, ...] = ()
     """Of earlier processes, the one that was registered first."""
     registered_at: LogIndex = NO_INDEX
-    committed_to: LogIndex = NO_INDEX
     torn_position: int = 0
     torn_bytes: int = 0
     damaged: CorruptFile | None = None
@@ -168,17 +163,16 @@ class HardStateJournal:
         report: JournalReport,
         *,
         boots: tuple[int, ...],
+        registered_at: LogIndex,
     ) -> None:
         self._fs = fs
         self._folder = folder
         self._states = states
         self._boots = boots
-        self.registered_at = report.registered_at
+        self.registered_at = registered_at
         """The index of the controller's log with which the first of `boot_ids` was registered; 0:
         none was, as far as the folder knows."""
-        self.committed_to = report.committed_to
-        """The controller's log is known to be committed to this index; 0: nothing of it."""
-        self._node_changed = False
+        self._boots_changed = False
         self._changed: set[GroupId] = set()
         self._outstanding: LogWrite | None = None
         self._marker_wanted = False
@@ -205,13 +199,15 @@ class HardStateJournal:
         `FormatUnsupported`, `DiskFailed`.
         """
         boots: tuple[int, ...] = ()
+        registered_at = NO_INDEX
         if must_exist or journal_exists(fs, folder):
             states, report = read_states(fs, folder)
             boots = (*_few(report.boots), fs.new_id())
+            registered_at = report.registered_at
         else:
             states, report = {}, JournalReport(groups=0)
         remove_unfinished(fs, folder, _ENDING)
-        journal = cls(fs, folder, states, report, boots=boots)
+        journal = cls(fs, folder, states, report, boots=boots, registered_at=registered_at)
         journal._write_all()
         return journal
 
@@ -225,12 +221,7 @@ class HardStateJournal:
         """The controller knows this process, by the entry at `index` of its log: forget the ones
         before it, with the next write."""
         self._boots, self.registered_at = self._boots[-1:], index
-        self._node_changed = True
-
-    def committed(self, index: LogIndex) -> None:
-        """The controller's log is committed to this index: keep that with the next write."""
-        self.committed_to = index
-        self._node_changed = True
+        self._boots_changed = True
 
     def get(self, group: GroupId) -> HardState | None:
         """The last state that was put, durable or not; None if the group has none."""
@@ -294,15 +285,15 @@ class HardStateJournal:
             for segment in self._segments:
                 segment.opened(self._fs)  # before anything is planned that could not be done then
         if self._rewrite_wanted:
-            self._rewrite_wanted = self._node_changed = False
+            self._rewrite_wanted = self._boots_changed = False
             self._changed.clear()
             self._written_ticket = self.ticket
             self._outstanding = self._plan_rewrite()
         elif self._is_changed:
             records = self._encode(sorted(self._changed))
-            if self._node_changed:
-                records = self._encode_node() + records
-            self._node_changed = False
+            if self._boots_changed:
+                records = self._encode_boots() + records
+            self._boots_changed = False
             self._changed.clear()
             self._written_ticket = self.ticket
             grown = self._segments[0].end + FRAME_HEADER_BYTES + len(records)
@@ -360,7 +351,7 @@ class HardStateJournal:
         )
         self._frames = 0
         pieces = [Piece(segment, file=None) for segment in self._segments]
-        records = self._encode_node() + self._encode(sorted(self._states))
+        records = self._encode_boots() + self._encode(sorted(self._states))
         self._live_bytes = len(records)
         self._add_frame(pieces, records)
         for segment in self._segments:
@@ -397,15 +388,13 @@ class HardStateJournal:
 
     @property
     def _is_changed(self) -> bool:
-        return bool(self._changed) or self._node_changed
+        return bool(self._changed) or self._boots_changed
 
-    def _encode_node(self) -> bytes:
+    def _encode_boots(self) -> bytes:
         records = [
             _RECORD.pack(_BOOT, _ALL_GROUPS, boot, 0 if place else self.registered_at)
             for place, boot in enumerate(self._boots)
         ]
-        if self.committed_to:
-            records.append(_RECORD.pack(_COMMITTED, _ALL_GROUPS, self.committed_to, 0))
         return b"".join(records)
 
     def _encode(self, groups: list[GroupId]) -> bytes:
@@ -483,13 +472,9 @@ def read_states(fs: FileSystem, folder: str) -> tuple[dict[GroupId, HardState], 
     report = max((report for _, report in found), key=lambda each: each.torn_bytes)
     # What one copy has forgotten does no harm.
     boots = tuple(dict.fromkeys(boot for _, report in found for boot in report.boots))
+    registered_at = max(report.registered_at for _, report in found)
     return states, replace(
-        report,
-        groups=len(states),
-        boots=boots,
-        registered_at=max(report.registered_at for _, report in found),
-        committed_to=max(report.committed_to for _, report in found),
-        damaged=damaged,
+        report, groups=len(states), boots=boots, registered_at=registered_at, damaged=damaged
     )
 
 
@@ -507,13 +492,13 @@ def _read_copy(fs: FileSystem, path: str) -> tuple[dict[GroupId, HardState], Jou
         tail = read_tail(file, header, frames.append)
         states: dict[GroupId, HardState] = {}
         boots: dict[int, int] = {}
-        committed_to = count = 0
+        count = 0
         for frame in frames:
             if frame.position >= tail.end or frame.header.kind == MARKER:
                 continue
             count += 1
             _check(file, frame, count)
-            committed_to = max(committed_to, _replay(file, frame, states, boots))
+            _replay(file, frame, states, boots)
     finally:
         file.close()
     torn = tail.end if tail.torn_bytes else 0
@@ -521,7 +506,6 @@ def _read_copy(fs: FileSystem, path: str) -> tuple[dict[GroupId, HardState], Jou
         groups=len(states),
         boots=tuple(boots),
         registered_at=LogIndex(max(boots.values(), default=0)),
-        committed_to=LogIndex(committed_to),
         torn_position=torn,
         torn_bytes=tail.torn_bytes,
     )
@@ -544,10 +528,8 @@ def _check(file: File, frame: PlacedFrame, count: int) -> None:
 
 def _replay(
     file: File, frame: PlacedFrame, states: dict[GroupId, HardState], boots: dict[int, int]
-) -> int:
-    """Take over what the frame says; of each boot_id where it was registered, or 0. Returns how far
-    the controller's log is committed by it."""
-    committed_to = 0
+) -> None:
+    """Take over what the frame says; of each boot_id where it was registered, or 0."""
     records = file.read_at(frame.position + FRAME_HEADER_BYTES, frame.header.command_length)
     for kind, number, first, second in _RECORD.iter_unpack(records):
         group = GroupId(number)
@@ -560,8 +542,6 @@ def _replay(
             if second:
                 boots.clear()
             boots[first] = second
-        elif kind == _COMMITTED:
-            committed_to = max(committed_to, first)
         elif state is not None and kind == _RECOVERY:
             states[group] = state._replace(recovery=first)
         elif state is not None and kind == _LOST:
@@ -578,4 +558,3 @@ def _replay(
                 position=frame.position,
                 problem=f"the kind of its record is {kind}",
             )
-    return committed_to
