@@ -416,16 +416,19 @@ GROWING: tuple[type, ...] = (
     Append,
     Stage,
     CommitEpoch,
-    AbortEpoch,
     SetWriterOwner,
     CreateTopic,
+    AlterTopic,
     AlterSchema,
     OpenSession,
     PutKey,
 )
-"""What clients ask for and what adds to a state or to the records, or may be asked for without end.
-What removes something or lets records go is not among them, and neither is what nodes say of
-themselves."""
+"""What clients ask for and what adds to a state or to the records. What ends or removes something
+is not among them, and neither is what nodes say of themselves."""
+
+NEEDS_ROOM: tuple[type, ...] = (*(each for each in GROWING if each is not AlterTopic), AbortEpoch)
+"""What must wait while a disk is full: all that clients ask for and that lets nothing go. Who may
+only write could else use up the reserve, also by ends of epochs that there never were."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,26 +40,33 @@ class Admission:
         """Its proposal was answered."""
         self._bytes -= payload.size
 
-    def check(self, local: LocalReplica, payload: Payload, *, grows: bool) -> None:
+    def check(
+        self, local: LocalReplica, payload: Payload, *, grows: bool, needs_room: bool
+    ) -> None:
         """Raises `ResourceShortage` or `Overloaded` if this must not be proposed now. `grows`: it
-        adds to what the group holds, also without a body. What does not may use the reserve of a
-        full disk, to its end: it makes room."""
+        adds to what the group holds, also without a body. `needs_room`: it may not use the reserve
+        of a full disk, as nothing with a body may."""
         if self._bytes and self._bytes + payload.size > self._bytes_max:
             raise Overloaded(queue="server.request_bytes_max", limit=self._bytes_max)
-        if payload.body or grows:
-            self.check_takes_more(local)
+        if payload.body or needs_room:
+            self._check_room(local)
         elif (full := self._disk.full(local.group, has_body=False)) is not None:
             raise self.own(full)
+        if payload.body or grows:
+            self._check_backlog(local)
 
     def check_takes_more(self, local: LocalReplica) -> None:
         """Raises `ResourceShortage` or `Overloaded` if the group, led here, must not be given more
         now."""
+        self._check_room(local)
+        self._check_backlog(local)
+
+    def _check_room(self, local: LocalReplica) -> None:
         if (full := self._disk.full(local.group, has_body=True)) is not None:
             raise self.own(full)
         if hindering := self.full_disks.hindering(local.raft.membership):
             nodes = " and of ".join(f"node {node}" for node in hindering)
             raise DiskFull(file="more records", node=nodes)
-        self._check_backlog(local)
 
     def _check_backlog(self, local: LocalReplica) -> None:
         if (overload := self._compactions.overload(local)) is not None:

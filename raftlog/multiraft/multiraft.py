@@ -628,11 +628,17 @@ class MultiRaft:
     # ------------------------------------------------------------ proposals and reads
 
     def propose(
-        self, local: LocalReplica, payload: Payload, reply: WriteReply, *, grows: bool = False
+        self,
+        local: LocalReplica,
+        payload: Payload,
+        reply: WriteReply,
+        *,
+        grows: bool = False,
+        needs_room: bool = False,
     ) -> None:
         """Give a command its place in the log; reply with what applying it comes to.
 
-        `grows`: it adds to what the group holds. Raises `NotLeader`, `Overloaded`,
+        `grows` and `needs_room`: see `Admission.check`. Raises `NotLeader`, `Overloaded`,
         `ResourceShortage`, `TopicRecreated`: nothing was written and `reply` is never called. It
         may be called with `NoQuorum`, `ResourceShortage` or `TopicRecreated`: the command may be
         written, or may yet be. While the leader hands its role over, a proposal waits, and what is
@@ -640,7 +646,7 @@ class MultiRaft:
         """
         self.replicas.check_here(local)
         if local.raft.role is Role.LEADER:
-            self.admission.check(local, payload, grows=grows)
+            self.admission.check(local, payload, grows=grows, needs_room=needs_room)
             self._awake.wake(local)
 
         def release(answer: Outcome | RaftlogError) -> None:

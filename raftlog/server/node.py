@@ -42,7 +42,7 @@ from raftlog.errors import (
     StoreCopied,
     TooLarge,
 )
-from raftlog.machines.commands import GROWING, Command, ReportPlacement
+from raftlog.machines.commands import GROWING, NEEDS_ROOM, Command, ReportPlacement
 from raftlog.machines.group_info import words_for
 from raftlog.machines.kv_commands import KeyValue
 from raftlog.machines.outcomes import Outcome, PlacementReported
@@ -484,8 +484,12 @@ class Node:
             else:
                 done.set_result(answer)
 
-        grows = isinstance(command, GROWING)
-        self._decided(lambda: self.multiraft.propose(local, payload, reply, grows=grows))
+        grows, needs_room = isinstance(command, GROWING), isinstance(command, NEEDS_ROOM)
+        self._decided(
+            lambda: self.multiraft.propose(
+                local, payload, reply, grows=grows, needs_room=needs_room
+            )
+        )
         self._effects.write_stages.proposed(local)
         return done
 
