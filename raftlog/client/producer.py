@@ -30,7 +30,13 @@ from raftlog.wire.batch import EncodedBatch
 from raftlog.wire.calls import APPEND, AppendCall
 
 Rows = pa.Table | pa.RecordBatch | Sequence[Mapping[str, Any]]
-"""What may be appended: Arrow data, or rows as mappings from column name to value."""
+"""What may be appended: Arrow data, or rows as mappings from column name to value.
+
+A row may also be a tuple with names, such as Spark's `Row`. Each value is stored as it is, or
+`SchemaMismatch` is raised: a number that would be cut off, a time with more digits than a column
+has, and a datetime without a zone for a TIMESTAMP. A FLOAT takes the nearest value that it has.
+Lists may be arrays of NumPy or pandas. `None`, `pd.NA` and `NaT` are null; NaN is a number.
+"""
 
 
 class Producer:
