@@ -227,8 +227,16 @@ def test_a_full_disk_refuses_writes_with_the_reason_and_heals_by_itself(tmp_path
         disk = SmallDisk(cluster.data, 1, SMALL_DISK_BYTES)
         cluster.kill(1)
         disk.move_in()
-        try:
+
+        def serve() -> None:
+            """What the node writes when it registers must not find the disk full: without a reserve
+            nothing is left then for the note of a deletion."""
+            new = NewLines(cluster)
             cluster.serve(1)
+            wait_for(lambda: '"registered"' in new.of(1), "node 1 to register", PATIENCE_S)
+
+        try:
+            serve()
             pid = cluster.pids[1]
             with cluster.client() as client, cluster.client(request_timeout_s=5.0) as hasty:
                 wait_serving(cluster)
@@ -258,7 +266,7 @@ def test_a_full_disk_refuses_writes_with_the_reason_and_heals_by_itself(tmp_path
                 assert cluster.pids[1] == pid
                 assert cluster.runs(1)
                 cluster.kill(1)
-                cluster.serve(1)
+                serve()
                 wait_serving(cluster)
                 assert numbers_in(client, TOPIC) == found
                 assert [n for n in found if n in known] == [-1, *numbers]
