@@ -300,6 +300,8 @@ def happen(member: Member, event: RaftMessage | str) -> None:
                 member.start()
             case Heartbeat() if member.raft.log.last_index < event.commit_index <= NUMBER_MAX:
                 pass  # this would say that the disk here lost an entry, and stop the member
+            case _ if event.term == NUMBER_MAX:
+                pass  # no clock gets there, and the member would have no term left to campaign in
             case _:
                 before = member.raft.fingerprint()
                 try:
