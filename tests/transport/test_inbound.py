@@ -456,8 +456,7 @@ def test_nothing_is_heard_on_a_stream_that_outlasts_its_certificate(
             monkeypatch.setattr(time, "time", lambda: in_two_days)
             await stream.write(encode_peer_messages([replace(reply, term=2)]))
             assert await stream.read() is grpc.aio.EOF
-            again = channel(2).stream_stream(STREAM_METHOD)()
-            await again.write(encode_hello(hello()))
+            again = channel(2).stream_stream(STREAM_METHOD)()  # refused before it greets
             assert isinstance(await refusal(again), PeerUnproven)
         assert receiver.received == [reply]
 
