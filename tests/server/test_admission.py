@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import datetime
 import gc
 import socket
@@ -329,15 +330,20 @@ def test_a_rejected_call_does_not_stay_until_the_garbage_is_collected() -> None:
 
 
 def test_a_call_whose_deadline_has_passed_is_logged_as_from_an_unknown_address() -> None:
+    """Or from its own, if grpc takes it just before: then another one is tried."""
+
     async def call() -> None:
         past = b"\0\x0cgrpc-timeout\x020n"  # RFC 7541, section 6.2.2
         async with asking() as port, asyncio.timeout(PATIENCE_S):
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(opening() + beginning(1, METHOD.encode(), past))
-            while not lines:
-                await asyncio.sleep(0)
-            writer.close()
+            while not is_logged():
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(opening() + beginning(1, METHOD.encode(), past))
+                for _ in itertools.takewhile(lambda _: not is_logged(), range(10_000)):
+                    await asyncio.sleep(0)
+                writer.close()
+
+    def is_logged() -> bool:
+        return "(unknown)" in [line["peer"] for line in lines]
 
     with capture_logs() as lines:
         asyncio.run(call())
-    assert [line["peer"] for line in lines] == ["(unknown)"]
