@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import datetime
 import gc
+import itertools
 import socket
 import time
 import weakref
