@@ -228,7 +228,7 @@ def open_aio_channel(
 
 
 def _target(address: str) -> str:
-    """The address as one of DNS: grpc takes `unix:7401` and `xds:7401` for something else."""
+    """The address, resolved by DNS alone: grpc gives `unix:7401` and `xds:7401` another meaning."""
     return f"dns:///{address}"
 
 

@@ -140,9 +140,9 @@ def give_fewer_examples(items: Collection[Any], fewer: int) -> None:
 
 
 def running_order(files: Mapping[Path, int]) -> dict[Path, float]:
-    """The place of each file, by how many tests it has: the longest first, then those of real
-    processes, which mostly wait, evenly among the others, which only compute. Of two of a kind, the
-    one of more tests."""
+    """The place of each file; `files` has the number of its tests. The longest come first, then
+    those of real processes, which mostly wait, evenly among the others, which only compute. Within
+    a kind, files with more tests come first."""
     by_cost = sorted(files, key=lambda file: (-file_cost_s(file), -files[file], file))
     longest = [file for file in by_cost if file_cost_s(file) > UNLISTED_S]
     places = {file: float(number - len(longest)) for number, file in enumerate(longest)}

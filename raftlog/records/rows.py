@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from numbers import Integral, Real
+from reprlib import repr as shortened
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,9 +26,6 @@ from raftlog.records.arrow_types import arrow_schema, arrow_type, map_of
 from raftlog.records.conform import conform, reserved_name
 from raftlog.records.schema_text import type_ddl, type_text
 from raftlog.records.spark_types import INTERVALS, TIMES, JsonType
-
-_SHOWN_CHARACTERS = 40
-"""An error shows so much of a value."""
 
 
 def batch_from_rows(
@@ -220,7 +218,7 @@ def _plain(values: Sequence[Any], kind: str) -> pa.Array[Any]:
     if stored != values:
         for given, found in zip(values, stored, strict=True):
             if not _is_stored(given, found, kind):
-                raise ValueError(f"{_shown(given)} would become {_shown(found)}")
+                raise ValueError(f"{shortened(given)} would become {shortened(found)}")
     built: pa.Array[Any] = column
     return built
 
@@ -238,11 +236,6 @@ def _is_stored(given: Any, found: Any, kind: str) -> bool:
     return bool(given == found or (given != given and found != found))
 
 
-def _shown(value: Any) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= _SHOWN_CHARACTERS else f"{shown[:_SHOWN_CHARACTERS]}..."
-
-
 _EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
 _YEARS = ((datetime.min - _EPOCH) // _MICROSECOND, (datetime.max - _EPOCH) // _MICROSECOND)
@@ -254,7 +247,7 @@ def _of_numpy(value: Any, unit: str) -> int:
     found = value.astype(f"{value.dtype.kind}8[{unit}]")
     has_unit = np.datetime_data(value.dtype)[0] != "generic"
     if not has_unit or np.isnat(found) or found.astype(value.dtype) != value:
-        raise ValueError(f"{_shown(value)} is not a whole number of {_UNITS[unit]}")
+        raise ValueError(f"{shortened(value)} is not a whole number of {_UNITS[unit]}")
     return int(found.astype(np.int64))
 
 
@@ -270,7 +263,7 @@ def _within_years(microseconds: int) -> int:
 def _of_python(value: Any) -> Any:
     """A datetime or timedelta of Python's, also in place of pandas' own."""
     if getattr(value, "nanosecond", getattr(value, "nanoseconds", 0)):
-        raise ValueError(f"{_shown(value)} is not a whole number of microseconds")
+        raise ValueError(f"{shortened(value)} is not a whole number of microseconds")
     if hasattr(value, "to_pydatetime"):
         return value.to_pydatetime()
     return value.to_pytimedelta() if hasattr(value, "to_pytimedelta") else value
@@ -279,7 +272,7 @@ def _of_python(value: Any) -> Any:
 def _instant(value: Any) -> int:
     if isinstance(value, np.datetime64) or value.utcoffset() is None:
         raise ValueError(
-            f"{_shown(value)} has no time zone: give it one, such as "
+            f"{shortened(value)} has no time zone: give it one, such as "
             "`.replace(tzinfo=datetime.UTC)`, or make the column a TIMESTAMP_NTZ"
         )
     local = _of_python(value)

@@ -157,7 +157,7 @@ class PeerStreams:
             assembly = PeerFrames(hello.node, welcome.node)
             async for message in frames:
                 if time.time() >= ends_s:
-                    break  # an honest peer has another certificate, and opens another stream
+                    break  # an honest peer connects again with its new certificate
                 is_peer = self._receiver.is_peer(hello.node)  # it may have been removed since
                 self._receiver.check_copy(hello)  # another one may have registered since
                 self._processes.heard(process)

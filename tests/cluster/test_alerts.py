@@ -56,7 +56,7 @@ next."""
 TEXT = b85encode(os.urandom(32_000)).decode()
 """Compression leaves it as it is, so its bytes are found on disk. Of hex digits it would not."""
 DRAWN = 4
-"""So many of the faults are tried in the short version."""
+"""The number of faults that the short version tries."""
 PATIENT_S = 6
 """A scrape interval that leaves a scrape more time than a node waits for its loop (5 s)."""
 

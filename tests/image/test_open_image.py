@@ -41,11 +41,17 @@ def test_few_history_files_are_open_and_those_used_last_stay() -> None:
     assert scene.fs.open_files == before
 
 
-def test_the_files_of_images_count_among_the_nodes_open_files() -> None:
+def several_files() -> Scene:
+    """A topic whose image has several history files."""
     scene = Scene()
     scene.small_file_bytes = 0
     scene.write(4 * EVERY)
     scene.compact_all()
+    return scene
+
+
+def test_the_files_of_images_count_among_the_nodes_open_files() -> None:
+    scene = several_files()
     image = scene.topics[GroupId(1)].image
     image.close()
     first, second, *_ = image.manifest.history
@@ -61,10 +67,7 @@ def test_the_files_of_images_count_among_the_nodes_open_files() -> None:
 
 
 def test_another_image_keeps_the_files_that_both_have_open() -> None:
-    scene = Scene()
-    scene.small_file_bytes = 0
-    scene.write(4 * EVERY)
-    scene.compact_all()
+    scene = several_files()
     image = scene.topics[GroupId(1)].image
     first, *others = image.manifest.history
     files = {each: image.history_file_with(each.start) for each in (first, others[0])}

@@ -377,7 +377,7 @@ def numbers_of(column: pa.Array[Any], kind: Any) -> list[Any]:
 
 
 def compare(examples: int, seed: int) -> Counter[str]:
-    """Write so many values into columns of so many types, and compare what is stored."""
+    """Write this number of values into columns of random types, and compare what is stored."""
     counts: Counter[str] = Counter()
 
     @seeded(seed)

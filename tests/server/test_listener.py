@@ -49,7 +49,7 @@ def test_a_server_whose_loop_a_stranger_has_just_ended_is_stopped_as_any_other()
 
 
 def test_a_server_that_takes_anothers_place_while_all_is_stopped_is_stopped_too() -> None:
-    """Else nobody would end it, and who waits for the listener would wait for ever."""
+    """Otherwise it keeps running, and a caller that waits for the listener never returns."""
 
     async def run() -> None:
         port = free_ports(1)

@@ -185,7 +185,7 @@ TESTS = [
     "new = 35",
 ]
 DRAWN = 12
-"""So many of them are tried in the short version."""
+"""The number of these that the short version tries."""
 
 COLUMNS = [
     "id % 2 = 0 AS yes",
