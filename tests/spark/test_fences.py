@@ -59,7 +59,8 @@ def noted(lab: Lab) -> list[str]:
 
 
 def test_a_driver_whose_checkpoint_another_one_took_over_is_told_so(lab, cluster, client, tmp_path):
-    """Two real drivers: the second replays what the first one staged, and the first wakes up."""
+    """Two real drivers: the second replays what the first one staged, and the first wakes up. Then
+    the first is started again, as its error says, and continues where the second ended."""
     with RelayRuns(cluster, client, tmp_path / "shared") as runs:
         lab.files, lab.checkpoint = runs.parts.files, runs.parts.checkpoints["ingest"]
         first = lab.faulty_sink(lab.file_stream(), topic=runs.parts.topics["ingest"])
@@ -71,15 +72,15 @@ def test_a_driver_whose_checkpoint_another_one_took_over_is_told_so(lab, cluster
         wait_until(
             lambda: lab.faults.happened(Moment.COMMITTING), "the second batch is staged", query
         )
-        runs.finish()
+        runs.finish("--queries", "ingest")
         lab.faults.release(Moment.COMMITTING)
         message = failure(query)
         assert f"of writer '{query.id}' was fenced by run " in message
         assert "two drivers write with one checkpointLocation or txnAppId" in message
         assert "Stop one of the two; a restarted query continues where the log ends" in message
         runs.add_file(rows=2)
-        runs.finish()
-        runs.assert_each_row_once()
+        finish(first.trigger(availableNow=True).start())
+        runs.assert_arrived_once("ingest")
 
 
 def test_a_deleted_checkpoint_is_refused_with_both_query_ids_and_the_way_out(lab):
@@ -107,7 +108,7 @@ def test_a_running_query_is_told_that_its_sink_was_created_again(lab):
     message = failure(query)
     assert f"does not know writer '{query.id}', which is at epoch 1" in message
     assert "the topic was recreated, or the writer removed, under a running query" in message
-    assert "start with a new checkpoint, or set createTopic=always" in message
+    assert "set createTopic=always to continue there" in message
     assert lab.ids() == []
 
 
