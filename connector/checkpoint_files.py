@@ -1,7 +1,7 @@
 """Where a query's checkpoint is opened: any place that `pyarrow.fs` knows, asked in bounded time.
 
-A storage that does not answer must not hold up a batch, so it is asked in a thread of its own, and
-once it was silent no more in this process.
+A storage that does not answer must not hold up a batch, so it is asked in a thread of its own. It
+is asked again once that thread has ended: at most one waits for each checkpoint.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from raftlog.redaction import without_secrets
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-_silent: set[tuple[int, str]] = set()
-"""(process id, location) of checkpoints that did not answer in time. They are not asked again."""
+_unanswered: dict[tuple[int, str], threading.Thread] = {}
+"""By (process id, location): what asked a checkpoint that did not answer in time."""
 
 T = TypeVar("T")
 
@@ -43,8 +43,10 @@ def ask(location: str, question: Callable[[FileSystem, str], T], timeout_s: floa
     Errors of the storage, and of contents that are not as expected, are answers too.
     """
     here = (os.getpid(), location)
-    if here in _silent:
-        return Unread("it did not answer before")
+    earlier = _unanswered.pop(here, None)
+    if earlier is not None and earlier.is_alive():
+        _unanswered[here] = earlier
+        return Unread("it has not answered yet since it was last asked")
     outcomes: list[T | Unread] = []
     reader = threading.Thread(
         target=lambda: outcomes.append(_asked(location, question)),
@@ -54,7 +56,7 @@ def ask(location: str, question: Callable[[FileSystem, str], T], timeout_s: floa
     reader.start()
     reader.join(timeout_s)
     if reader.is_alive():
-        _silent.add(here)
+        _unanswered[here] = reader
         return Unread(f"it did not answer within {timeout_s:g} s")
     assert outcomes, "the reader ended with an error that is a defect"
     return outcomes[0]

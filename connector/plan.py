@@ -72,7 +72,7 @@ def plan_digest(
     process for each kind of write.
 
     The checkpoint must be this query's, by its `metadata`. A storage that does not answer within
-    the timeout is not asked again.
+    the timeout is asked again with a later batch.
     """
     outcome = (
         ask(location, lambda files, folder: _digest(files, folder, query_id, batch), timeout_s)

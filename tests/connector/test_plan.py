@@ -21,7 +21,7 @@ QUERY = "5a0d2b8e-0f52-4b55-8a0a-1c2d3e4f5a6b"
 def silent_process(monkeypatch):
     """A process that has warned of nothing yet."""
     monkeypatch.setattr(plan, "_unread_said", set())
-    monkeypatch.setattr(checkpoint_files, "_silent", set())
+    monkeypatch.setattr(checkpoint_files, "_unanswered", {})
 
 
 @pytest.fixture
@@ -103,17 +103,22 @@ def test_a_checkpoint_without_a_query_is_no_error(checkpoint, metadata):
     assert plan_digest(str(checkpoint), QUERY, 3, PATIENCE_S) == ""
 
 
-def test_a_storage_that_does_not_answer_is_given_up_in_time_and_not_asked_again(checkpoint, caplog):
+def test_a_storage_that_does_not_answer_is_given_up_in_time_and_asked_again_later(
+    checkpoint, caplog
+):
+    metadata = (checkpoint / "metadata").read_text()
     (checkpoint / "metadata").unlink()
     os.mkfifo(checkpoint / "metadata")  # opening it waits for a writer
     assert plan_digest(str(checkpoint), QUERY, 3, timeout_s=0.05) == ""
     assert "did not answer within 0.05 s" in caplog.text
     assert plan_digest(str(checkpoint), QUERY, 3, timeout_s=1e9) == "", "it would wait for ever"
+    [asking] = [each for each in threading.enumerate() if each.name == "raftlog-checkpoint"]
     os.close(os.open(checkpoint / "metadata", os.O_WRONLY))  # it is opened, and empty
-    for thread in threading.enumerate():
-        if thread.name == "raftlog-checkpoint":
-            thread.join(PATIENCE_S)
-            assert not thread.is_alive()
+    asking.join(PATIENCE_S)
+    assert not asking.is_alive()
+    (checkpoint / "metadata").unlink()
+    (checkpoint / "metadata").write_text(metadata)
+    assert plan_digest(str(checkpoint), QUERY, 3, PATIENCE_S) != "", "it answers again"
 
 
 def test_a_checkpoint_is_where_the_option_says_or_in_the_sessions_folder_under_its_name():
