@@ -56,7 +56,7 @@ from raftlog.spark.pruning import (
     of_topic,
 )
 from raftlog.spark.spark_version import arrow_schema
-from raftlog.spark.union import check_fits
+from raftlog.spark.union import check_fits, check_leftover_fits
 from raftlog.spark.worker_log import errors_logged, errors_of_items_logged
 
 if TYPE_CHECKING:
@@ -158,12 +158,14 @@ class RangeReader:
     def meet(self, topic: TopicInfo) -> None:
         """Fix the columns that a new topic is read with to those that it has now.
 
-        Raises `SchemaMismatch` if they do not fit the query's, or if the topic is known, was
-        altered since, and the query wants to know (`schemaEvolution`).
+        A topic that the query no longer subscribes to is one of a batch that is repeated. Raises
+        `SchemaMismatch` if they do not fit the query's, or if the topic is known, was altered
+        since, and the query wants to know (`schemaEvolution`).
         """
         planned = self._versions.get(topic.incarnation)
         if planned is None:
-            check_fits(self._schema, topic)
+            subscribed = self._options.subscription.topics.covers(topic.name)
+            (check_fits if subscribed else check_leftover_fits)(self._schema, topic)
             self._versions[topic.incarnation] = topic.schema.version
         elif topic.schema.version != planned and self._options.schema_evolution == "fail":
             raise SchemaMismatch(

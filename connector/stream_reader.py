@@ -201,9 +201,17 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return marks
 
     def _read_marks_of_names(self) -> dict[str, TopicWatermark]:
+        """The marks of the topics. With failOnDataLoss=false, one that was deleted has none."""
         names = self._options.subscription.topics.names
         found = self._marks_of([self._topics[name] for name in names if name in self._topics])
-        return {name: self._mark(name, found.get(name)) for name in names}
+        marks = {}
+        for name in names:
+            try:
+                marks[name] = self._mark(name, found.get(name))
+            except (TopicRecreated, TopicNotFound):
+                if self._options.fail_on_data_loss:
+                    raise
+        return marks
 
     def _marks_of(self, topics: Sequence[TopicInfo]) -> dict[str, TopicWatermark]:
         """The marks of those of the topics that are not gone, by name, asked for together."""
@@ -234,7 +242,8 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if known is None:
                 raise
             raise TopicRecreated(topic=name, wanted=known.incarnation) from None
-        self._ranges.meet(topic)
+        if self._options.subscription.topics.covers(name):
+            self._ranges.meet(topic)
         self._topics[name] = topic
         return self._ranges.mark(self._topics[name])
 
@@ -250,7 +259,10 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             mark = self._mark_or_none(wanted.topic)
         if mark is None or mark.incarnation != wanted.incarnation:
             offsets.check_cluster(cluster_id, self._ranges.cluster())
-        return offsets.clamp(wanted, mark, fail_on_data_loss=self._options.fail_on_data_loss)
+        left = offsets.clamp(wanted, mark, fail_on_data_loss=self._options.fail_on_data_loss)
+        if left is not None and not self._options.subscription.topics.covers(wanted.topic):
+            self._ranges.meet(self._topics[wanted.topic])  # here, where its incarnation is known
+        return left
 
     def _mark_or_none(self, name: str) -> TopicWatermark | None:
         try:

@@ -26,6 +26,11 @@ _ADVICE = (
     "Columns of one name must have one type. Read the topics by themselves, and cast and union the "
     "DataFrames."
 )
+_LEFTOVER_ADVICE = (
+    "The query no longer subscribes to this topic, and the batch that its checkpoint planned last, "
+    "which has records of it, was not finished. Subscribe to the topic again until that batch is "
+    "done (trigger(availableNow=True) ends then), or start with a new checkpointLocation."
+)
 
 
 def union(topics: Sequence[TopicInfo]) -> TopicInfo:
@@ -72,6 +77,33 @@ def check_fits(planned: StructType, topic: TopicInfo) -> None:
 
     Raises `SchemaMismatch`.
     """
+    _check(_misfits(planned, topic), topic, _ADVICE)
+
+
+def check_leftover_fits(planned: StructType, topic: TopicInfo) -> None:
+    """Check that records of a topic which the query no longer subscribes to, and whose batch is
+    repeated, can be read with the query's columns: these are some of the topic's, as after a
+    select, or the topic's are some of them, as in a union. Otherwise values would be lost
+    silently, and nulls written in place of others.
+
+    Raises `SchemaMismatch`.
+    """
+    lines = _misfits(planned, topic)
+    own = topic_struct(topic, include_metadata=False).names
+    meant = set(matched(planned.names, [*METADATA_NAMES, *own])) - set(METADATA_NAMES)
+    if not (lines or meant <= set(own) or set(own) <= meant):
+        lines += [f"  {name}: in the query, missing in the topic" for name in meant - set(own)]
+        lines += [f"  {name}: in the topic, missing in the query" for name in set(own) - meant]
+    _check(sorted(lines), topic, _LEFTOVER_ADVICE)
+
+
+def _check(problems: list[str], topic: TopicInfo, advice: str) -> None:
+    if problems:
+        raise SchemaMismatch(topic=topic.name, difference="\n".join(problems), advice=advice)
+
+
+def _misfits(planned: StructType, topic: TopicInfo) -> list[str]:
+    """A line for each of the query's columns that cannot have the topic's values, or null."""
     own = {field.name: field for field in topic_struct(topic, include_metadata=False).fields}
     lines = []
     for field in renamed(planned, [*METADATA_NAMES, *own]).fields:
@@ -90,8 +122,7 @@ def check_fits(planned: StructType, topic: TopicInfo) -> None:
             )
         elif have.nullable and not field.nullable:
             lines.append(f"  {field.name}: NOT NULL in the query, may be null in the topic")
-    if lines:
-        raise SchemaMismatch(topic=topic.name, difference="\n".join(lines), advice=_ADVICE)
+    return lines
 
 
 def _type(topics: Sequence[TopicInfo], topic: str, column: str) -> str:

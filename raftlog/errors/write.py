@@ -230,12 +230,13 @@ class UnknownWriter(WriteRefused):
         return (
             f"This topic{of}{at} does not know writer {self.writer!r}, which is at epoch "
             f"{self.epoch}: the topic was recreated, or the writer removed, under a running "
-            "query, or the checkpoint is of another cluster."
+            "query, or the checkpoint is of another cluster, or of a query that wrote another topic."
         )
 
     remedy_text = (
-        "Check that raftlog.bootstrap.servers names the cluster that the query wrote to. If it "
-        "does, start with a new checkpoint, or set createTopic=always to continue in the new topic."
+        "Check that raftlog.bootstrap.servers and topic name what the query wrote to. If they do, "
+        "or if it is to write another topic from now on, set createTopic=always to continue there "
+        "with the next batch, or start with a new checkpoint."
     )
 
 

@@ -14,7 +14,7 @@ from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.schema import Field, Schema
 from raftlog.spark.reader import conform
 from raftlog.spark.schema import check_projection, topic_struct
-from raftlog.spark.union import check_fits, union
+from raftlog.spark.union import check_fits, check_leftover_fits, union
 
 
 def topic(name: str, columns: StructType) -> TopicInfo:
@@ -92,6 +92,25 @@ def test_a_topic_that_comes_later_must_fit_the_columns_of_the_running_query():
         check_fits(planned, topic("x", StructType().add("id", "long")))
     with pytest.raises(SchemaMismatch, match="s: string in the query, bigint in the topic"):
         check_fits(planned, topic("x", StructType().add("id", "long", False).add("s", "long")))
+
+
+def test_a_topic_that_is_no_longer_subscribed_is_read_as_a_part_of_a_union_or_as_a_projection():
+    one = topic("one", StructType().add("id", "long").add("s", "string"))
+    for planned in (
+        StructType().add("s", "string").add("_offset", "long"),
+        StructType().add("ID", "long").add("s", "string").add("n", "integer"),
+        StructType().add("_topic", "string"),
+    ):
+        check_leftover_fits(planned, one)
+    with pytest.raises(SchemaMismatch) as raised:
+        check_leftover_fits(StructType().add("id", "long").add("n", "integer"), one)
+    assert raised.value.difference.splitlines() == [
+        "  n: in the query, missing in the topic",
+        "  s: in the topic, missing in the query",
+    ]
+    assert "Subscribe to the topic again" in raised.value.remedy
+    with pytest.raises(SchemaMismatch, match="id: int in the query, bigint in the topic"):
+        check_leftover_fits(StructType().add("id", "integer"), one)
 
 
 def test_a_batch_of_a_topic_without_a_column_has_nulls_in_its_place():

@@ -253,6 +253,26 @@ def test_a_topic_created_again_under_a_query_is_an_error_or_a_new_beginning(lab)
     assert seen == [1, 2, 10]
 
 
+def test_a_query_continues_without_a_topic_that_is_deleted_if_data_loss_is_no_failure(lab):
+    other = f"{lab.topic}-b"
+    lab.create()
+    lab.append(1)
+    lab.client.create_topic(other, "id bigint, s string")
+    lab.client.append(other, [{"id": 10, "s": "x"}])
+    seen: list[int] = []
+    stream = lab.read_stream(
+        subscribe=f"{lab.topic},{other}", startingOffsets="earliest", failOnDataLoss="false"
+    )
+    query = lab.collect(stream, seen, processingTime="0 seconds")
+    wait_until(lambda: seen == [1, 10], "both topics' rows", query)
+    lab.client.delete_topic(other)
+    lab.append(2)
+    wait_until(lambda: seen == [1, 10, 2], "the row of the topic that is left", query)
+    lab.client.create_topic(other, "id bigint, s string")
+    lab.client.append(other, [{"id": 11, "s": "x"}])
+    wait_until(lambda: seen == [1, 10, 2, 11], "the row of the topic that came back", query)
+
+
 def test_wrong_options_fail_before_the_query_runs(lab):
     lab.create()
     with pytest.raises(AnalysisException, match="Did you mean 'maxOffsetsPerTrigger'"):
