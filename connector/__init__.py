@@ -2,6 +2,7 @@
 
     spark = raftlog.spark.configure(SparkSession.builder).getOrCreate()    settings that are fast
     frame = raftlog.spark.read(spark, "flights", columns=["id"], where="delay > 60")
+    raftlog.spark.write(frame, "late")                                     all rows or none
     queries = raftlog.spark.listen(spark)                                  how far each query is
     raftlog.spark.activate(spark)                                          in a thread of one's own
 
@@ -16,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from raftlog.spark import worker_log
 
 if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
+    from raftlog.spark.frames import read, read_stream, write
     from raftlog.spark.listener import listen
-    from raftlog.spark.reads import read, read_stream
     from raftlog.spark.session import configure
     from raftlog.spark.threads import activate
 
@@ -27,11 +28,12 @@ _HOMES = {
     "activate": "raftlog.spark.threads",
     "configure": "raftlog.spark.session",
     "listen": "raftlog.spark.listener",
-    "read": "raftlog.spark.reads",
-    "read_stream": "raftlog.spark.reads",
+    "read": "raftlog.spark.frames",
+    "read_stream": "raftlog.spark.frames",
+    "write": "raftlog.spark.frames",
 }
 
-__all__ = ["activate", "configure", "listen", "read", "read_stream"]
+__all__ = ["activate", "configure", "listen", "read", "read_stream", "write"]
 
 
 if not TYPE_CHECKING:  # a checker that saw it would take any name for one of ours

@@ -1,9 +1,10 @@
-"""A lost checkpoint of a query without `txnAppId`: noticed by the query's name, if it has one.
+"""A lost checkpoint of a query without `txnAppId`: noticed by the query's name, also by none.
 
 Without its checkpoint a query is a new one to Spark and to the log, and writes all rows again. Its
-name is no identity, but a *new* query under the name of one that wrote the topic is a hint: its
-first batch is refused unless `onCheckpointReset=append` says that it is meant. The names are kept
-by `raftlog.client.query_names`. What goes wrong with them is a warning: no batch depends on a hint.
+name is no identity, but a *new* query under the name of one that wrote the topic is a hint, and so
+is a second query without a name: its first batch is rejected unless `onCheckpointReset=append` says
+that it is meant. The names are kept by `raftlog.client.query_names`. What goes wrong with them is a
+warning: no batch depends on a hint.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("raftlog.spark")
 
 _said: set[tuple[int, str]] = set()
-"""(process id, query id or kind of error) of what was warned of."""
+"""(process id, kind of error) of what was warned of."""
 
 _noted: set[tuple[int, str, str, str]] = set()
 """(process id, incarnation, name, query id) of the names that are known to be noted."""
@@ -30,16 +31,10 @@ _noted: set[tuple[int, str, str, str]] = set()
 
 def check(client: LogClient, topic: TopicInfo, key: EpochKey, options: SinkOptions) -> None:
     """Raise `QueryNameKnown` if a query's first batch in a topic looks like one after a lost
-    checkpoint.
-
-    Without a name it warns, once in this process for each query.
-    """
+    checkpoint. All queries without a name count as queries of one name."""
     if options.txn_app_id is not None or options.append_on_reset:
         return
     name = options.query_name
-    if not name:
-        _warn_of_no_name(topic, key)
-        return
     try:
         known = known_query(client.kv, topic, name)
         last_epoch = _last_epoch(client, topic, known) if known not in ("", key.query_id) else -1
@@ -77,19 +72,6 @@ def _last_epoch(client: LogClient, topic: TopicInfo, writer: str) -> int:
         return client.writers.describe(topic, writer).last_epoch
     except WriterNotFound:
         return -1
-
-
-def _warn_of_no_name(topic: TopicInfo, key: EpochKey) -> None:
-    if (os.getpid(), key.query_id) in _said:
-        return
-    _said.add((os.getpid(), key.query_id))
-    log.warning(
-        "Query %s has no name: if its checkpoint is lost, it writes all its rows to topic %r a "
-        "second time, and nothing notices. Give it a queryName, by which that is refused "
-        "(onCheckpointReset), or a txnAppId.",
-        key.query_id,
-        topic.name,
-    )
 
 
 def _warn(error: RaftlogError) -> None:

@@ -7,8 +7,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -73,6 +75,12 @@ SETTINGS = (
         "after a minute, which is no setting, so a query with a slow trigger starts them each "
         "time. Every Python of the cluster must have raftlog installed, as the connector needs.",
     ),
+    Setting(
+        key="spark.sql.session.timeZone",
+        value="UTC",
+        reason="Timestamps in the log are in UTC. With a session in UTC they look the same "
+        "everywhere.",
+    ),
 )
 CHECKPOINTS = Setting(
     key=FILE_MANAGER,
@@ -89,6 +97,10 @@ def configure(target: Target, *, checkpoints: Checkpoints | None = None) -> Targ
     """Set what makes Spark fast with the log: on a builder, or on a session that runs.
 
         spark = raftlog.spark.configure(SparkSession.builder, checkpoints="file").getOrCreate()
+
+    A builder whose master is local runs its workers on this interpreter, so that a script need not
+    activate its virtual environment: `PYSPARK_PYTHON` is set in this process, unless it is set
+    already or the builder has `spark.pyspark.python`. Name another master before this call.
 
     Args:
         target: `SparkSession.builder`, or a session. Some settings hold only if they are set before
@@ -111,12 +123,29 @@ def configure(target: Target, *, checkpoints: Checkpoints | None = None) -> Targ
         )
     wanted = (*SETTINGS, CHECKPOINTS) if checkpoints else SETTINGS
     spark: Any = target
+    if hasattr(spark, "getOrCreate") and _is_local(spark._options):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for setting in wanted:
         if hasattr(spark, "getOrCreate"):
             spark = spark.config(setting.key, setting.value)
         elif not setting.at_start:
             spark.conf.set(setting.key, setting.value)
     return target
+
+
+_FROM_ELSEWHERE = ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME")
+"""Variables that may bring the master of a session that names none: those of spark-submit, and of
+an installation with a configuration of its own."""
+
+
+def _is_local(options: Mapping[str, str]) -> bool:
+    """Whether a builder with these options runs its workers here, on no other Python."""
+    if "spark.pyspark.python" in options or "spark.remote" in options:
+        return False
+    master = options.get("spark.master", os.environ.get("MASTER"))
+    if master is not None:
+        return master.startswith("local") and not master.startswith("local-cluster")
+    return not any(map(os.environ.get, (*_FROM_ELSEWHERE, "SPARK_REMOTE")))
 
 
 def file_text() -> str:
@@ -127,13 +156,7 @@ def file_text() -> str:
         "#   spark-submit --properties-file conf/spark-defaults.conf ...\n"
         "# or copy the lines into the defaults of your cluster."
     )
-    zone = Setting(
-        key="spark.sql.session.timeZone",
-        value="UTC",
-        reason="Timestamps in the log are in UTC. With a session in UTC they look the same "
-        "everywhere.",
-    )
-    paragraphs = [head, *(_paragraph(each) for each in (*SETTINGS, zone))]
+    paragraphs = [head, *map(_paragraph, SETTINGS)]
     return "\n\n".join((*paragraphs, _paragraph(CHECKPOINTS, off=True))) + "\n"
 
 

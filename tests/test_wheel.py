@@ -50,14 +50,15 @@ walk(root, [])
 
 STREAM_IN_AND_OUT = """
 import sys
+import raftlog.spark
 from pyspark.sql import SparkSession
 
 servers, work = sys.argv[1:]
-spark = (
+builder = (
     SparkSession.builder.master("local[2]").config("spark.driver.memory", "1g")
     .config("spark.ui.enabled", "false").config("spark.sql.warehouse.dir", f"{work}/warehouse")
-    .config("spark.sql.execution.arrow.maxBytesPerBatch", "2147483647").getOrCreate()
 )
+spark = raftlog.spark.configure(builder, checkpoints="file").getOrCreate()
 spark.range(100).write.parquet(f"{work}/in")
 
 ids = spark.readStream.schema("id long").parquet(f"{work}/in")

@@ -85,15 +85,11 @@ class Environment:
         return str(self.folder / "bin" / name)
 
     def variables(self) -> dict[str, str]:
-        """What its programs run with: nothing that leads to the checkout, Spark on loopback."""
-        kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        own = {
-            "PATH": f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
-            "PYSPARK_PYTHON": self.program("python"),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "VIRTUAL_ENV": str(self.folder),
-        }
-        return kept | own
+        """What its programs run with: nothing that leads to the checkout, Spark on loopback. The
+        environment is not activated."""
+        left_out = ("PYTHONPATH", "PYSPARK_PYTHON")
+        kept = {name: value for name, value in os.environ.items() if name not in left_out}
+        return kept | {"SPARK_LOCAL_IP": "127.0.0.1"}
 
     def ran(self, name: str, *words: str, text: str = "") -> Ended:
         """Run one of its programs to its end, however it ends."""

@@ -112,26 +112,32 @@ class CheckpointReset(WriteRefused):
 
 @dataclass(kw_only=True, eq=False)
 class QueryNameKnown(WriteRefused):
-    """A new query begins under the name of another that wrote the topic, and has no txnAppId.
+    """A new query begins under the name of another that wrote the topic, or neither has a name, and
+    it has no txnAppId.
 
     A name is no identity, but this is what a lost checkpoint looks like.
     """
 
     topic: str
     name: str
+    """"": the query has none."""
     query_id: str
     known_query_id: str
     last_epoch: int
 
-    cause_text = (
-        "New query {query_id} is called {name!r}, as is query {known_query_id}, which wrote topic "
-        "{topic!r} up to batch {last_epoch}: its checkpoint was lost, or this is another query. "
-        "Nothing was written."
-    )
+    @property
+    def cause(self) -> str:
+        called = f"is called {self.name!r}, as is" if self.name else "has no name, like"
+        return (
+            f"New query {self.query_id} {called} query {self.known_query_id}, which wrote topic "
+            f"{self.topic!r} up to batch {self.last_epoch}: its checkpoint was lost, or this is "
+            "another query. Nothing was written."
+        )
+
     remedy_text = (
         "Restore the checkpoint and give its checkpointLocation. If the query is to write all its "
         "rows, those in the topic once more: onCheckpointReset=append. If it is another query, "
-        "give it another queryName."
+        "give it a queryName of its own."
     )
 
 
@@ -230,7 +236,7 @@ class UnknownWriter(WriteRefused):
         return (
             f"This topic{of}{at} does not know writer {self.writer!r}, which is at epoch "
             f"{self.epoch}: the topic was recreated, or the writer removed, under a running "
-            "query, or the checkpoint is of another cluster, or of a query that wrote another topic."
+            "query, or the query wrote another topic or another cluster before."
         )
 
     remedy_text = (

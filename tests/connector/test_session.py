@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import raftlog.spark
 from raftlog.errors import InvalidOption
-from raftlog.spark.session import CHECKPOINTS, SETTINGS, file_text
+from raftlog.spark.session import _FROM_ELSEWHERE, CHECKPOINTS, SETTINGS, file_text
 from raftlog.spark_jobs import session as jobs
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "spark-defaults.conf"
@@ -33,6 +35,41 @@ def test_a_builder_gets_every_setting_and_that_of_checkpoints_only_where_it_is_s
     assert of(plain) == {each.key: each.value for each in SETTINGS}
     local = raftlog.spark.configure(SparkSession.Builder(), checkpoints="file")
     assert of(local) == of(plain) | {CHECKPOINTS.key: CHECKPOINTS.value}
+
+
+LOCAL = {"spark.master": "local[2]"}
+
+
+@pytest.mark.parametrize(
+    ("options", "variables", "set_here"),
+    [
+        ({}, {}, True),
+        (LOCAL, {"SPARK_HOME": "/opt/spark"}, True),
+        ({}, {"SPARK_HOME": "/opt/spark"}, False),
+        ({}, {"PYSPARK_GATEWAY_PORT": "1"}, False),
+        ({"spark.master": "spark://a:7077"}, {}, False),
+        ({"spark.remote": "sc://a"}, {}, False),
+        (LOCAL | {"spark.pyspark.python": "other"}, {}, False),
+        (LOCAL, {"PYSPARK_PYTHON": "other"}, False),
+    ],
+)
+def test_workers_of_a_local_session_run_on_this_python_unless_another_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, str],
+    variables: dict[str, str],
+    set_here: bool,
+) -> None:
+    for name in (*_FROM_ELSEWHERE, "MASTER", "SPARK_REMOTE", "PYSPARK_PYTHON"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    builder = SparkSession.Builder()
+    for name, value in options.items():
+        builder.config(name, value)
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    raftlog.spark.configure(builder)
+    wanted = sys.executable if set_here else variables.get("PYSPARK_PYTHON")
+    assert os.environ.get("PYSPARK_PYTHON") == wanted
 
 
 def test_a_file_system_whose_rename_is_not_known_to_be_atomic_is_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -11,6 +12,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+import raftlog.spark
 from raftlog.spark.metadata_columns import METADATA_NAMES, check_reserved, without_metadata
 from tests.spark.conftest import failure
 
@@ -331,6 +333,18 @@ def test_small_topics_share_a_task_and_give_every_record(lab):
     }
     assert lab.read(subscribe=",".join(names), minPartitions=3).rdd.getNumPartitions() == 6
     assert lab.read(subscribe=",".join(names), maxRecordsPerPartition=4).rdd.getNumPartitions() == 3
+
+
+def test_a_write_in_one_line_makes_the_topic_and_takes_options(lab):
+    rows = lab.spark.range(3).selectExpr("id", "CAST(id AS string) AS s")
+    options = {"raftlog.bootstrap.servers": lab.cluster.servers}
+    with pytest.raises(AnalysisException, match="topic"):
+        raftlog.spark.write(rows, lab.topic, options=options | {"createTopic": False})
+    with ThreadPoolExecutor(1) as pool:  # a thread of the user's own has no session
+        pool.submit(raftlog.spark.write, rows, lab.topic, options=options).result()
+    wider = rows.withColumn("more", rows.id)
+    raftlog.spark.write(wider, lab.topic, options=options | {"mergeSchema": True})
+    assert sorted(lab.ids()) == [0, 0, 1, 1, 2, 2]
 
 
 def test_a_write_whose_task_fails_leaves_nothing_visible(lab):

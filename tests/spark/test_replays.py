@@ -12,7 +12,7 @@ import threading
 
 import pytest
 from pyspark import InheritableThread
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql.types import LongType, StructField, StructType
 
 from raftlog import EpochKey
@@ -126,9 +126,10 @@ def test_a_checkpoint_from_the_sessions_setting_is_found_by_the_querys_name(lab)
         assert warnings(lab) == []
         run(name=None)
         assert sorted(lab.ids()) == [1, 1, 2, 2, 3], "a query that is never found again"
-        unread, unnamed = warnings(lab)
+        [unread] = warnings(lab)
         assert "cannot be read here" in unread
-        assert "has no name" in unnamed
+        with pytest.raises(StreamingQueryException, match="has no name, like query"):
+            run(name=None)
     finally:
         lab.spark.conf.unset(setting)
 

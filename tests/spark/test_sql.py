@@ -82,6 +82,11 @@ def test_a_table_whose_options_no_read_would_take_is_not_created(spark, options)
     assert not spark.catalog.tableExists("wrong")
 
 
+def test_a_column_that_only_sparks_catalog_has_is_an_error_of_the_next_read(spark, table):
+    spark.sql(f"ALTER TABLE {table} ADD COLUMNS (more int)")
+    assert "more: asked for, not in the topic" in refusal(lambda: spark.table(table).collect())
+
+
 def test_rows_that_were_read_from_a_table_are_written_where_the_options_say(
     spark, table, client, cluster
 ):

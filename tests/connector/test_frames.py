@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
 from raftlog.predicates.predicate import And, Compare
-from raftlog.spark.reads import _named, _predicate
+from raftlog.spark.frames import _named, _predicate
 from raftlog.wire.codec import predicate_of_text
 
 SCHEMA = StructType(

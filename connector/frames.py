@@ -1,7 +1,7 @@
-"""One-line reads on the driver: `raftlog.spark.read` and `raftlog.spark.read_stream`.
+"""Reads and writes in one line, on the driver: `raftlog.spark.read`, `read_stream` and `write`.
 
 Spark hands a Python source neither the columns that a query uses nor, by default, its filters. So
-these calls do it: they project the columns, tell the source the condition, and put the condition on
+the reads do it: they project the columns, tell the source the condition, and put the condition on
 the rows as well. The source skips what cannot match; which rows there are is Spark's decision.
 """
 
@@ -112,6 +112,30 @@ def read_stream(
         AnalysisException: Spark cannot make sense of `where`.
     """
     return _read(spark, spark.readStream, topic, columns, where, options)
+
+
+def write(data: DataFrame, topic: str, *, options: Mapping[str, object] | None = None) -> None:
+    """Append a DataFrame's rows to a topic: all of them or, after an error, none.
+
+        raftlog.spark.write(late, "delays")
+
+    The same as `data.write.format("raftlog").option("topic", topic).mode("append").save()`. Without
+    a mode Spark fails with UNSUPPORTED_DATA_SOURCE_SAVE_MODE, because its default, errorifexists,
+    is none that it has for Python sources. It may be called in any thread of the driver.
+
+    Args:
+        data: The rows; not a stream.
+        topic: The topic. It is created with the rows' columns unless it exists (`createTopic`).
+        options: Options of the sink by name, such as `{"mergeSchema": True}`; values are turned
+            into text. Default: none.
+
+    Raises:
+        AnalysisException: The rows do not fit the topic, an option is wrong, or the cluster
+            rejected the write. Nothing is written.
+    """
+    _use_session(data.sparkSession)
+    given = {name: _text(value) for name, value in (options or {}).items()} | {"topic": topic}
+    data.write.format("raftlog").options(**given).mode("append").save()
 
 
 def _read(
