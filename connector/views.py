@@ -25,6 +25,7 @@ from pyspark.sql.types import (
 )
 
 from raftlog.errors import InvalidOption, RaftlogError, TopicNotFound, TopicRecreated
+from raftlog.records.schema_text import schema_ddl
 from raftlog.spark import connection
 from raftlog.spark.options import EPOCHS, GROUPS, TOPICS, WATERMARKS, ViewOptions
 from raftlog.spark.schema import projection_problems, topic_struct
@@ -254,7 +255,7 @@ def _topics(client: LogClient, topics: Topics) -> Iterator[Row]:
             "raft_group": topic.group,
             "nodes": list(topic.voters),
             "schema_version": topic.schema.version,
-            "columns": ", ".join(_column_text(field) for field in struct),
+            "columns": schema_ddl(topic.schema),
             "schema_json": struct.json(),
             "retention_s": settings.get("retention_s"),
             "retention_bytes": settings.get("retention_bytes"),
@@ -289,7 +290,3 @@ def _leaving_out_what_is_gone(topics: Topics) -> Iterator[None]:
     except (TopicNotFound, TopicRecreated):
         if not topics.pattern:
             raise
-
-
-def _column_text(field: StructField) -> str:
-    return f"{field.name} {field.dataType.simpleString()}{'' if field.nullable else ' not null'}"

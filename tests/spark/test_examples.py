@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -76,6 +77,18 @@ def stage(
     for topic in client.list_topics():
         if topic.name not in others:
             client.delete_topic(topic.name)
+
+
+def test_the_first_lines_of_the_page_run_as_printed(stage: Stage, tmp_path: Path) -> None:
+    """All but the servers' addresses and the folder."""
+    page = (ROOT / "docs" / "SPARK.md").read_text()
+    lines = page.split("```python\n", 1)[1].split("```", 1)[0]
+    program = tmp_path / "page.py"
+    program.write_text(
+        lines.replace("127.0.0.1:7401", stage.servers).replace("/tmp/", f"{stage.work}/")
+    )
+    runpy.run_path(str(program))
+    assert [row["id"] for row in stage.rows("doubles")] == list(range(0, 2000, 2))
 
 
 def test_rate_fills_two_topics_with_ads_and_clicks(stage: Stage) -> None:
