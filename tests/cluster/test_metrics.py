@@ -7,6 +7,7 @@ import ssl
 import subprocess
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -176,23 +177,30 @@ def _leads(url: str) -> float:
     return sum(sample.value for sample in samples if sample.labels["role"] == "leader")
 
 
-@pytest.mark.slow
-def test_a_scrape_of_many_topics_is_bounded_and_delays_nobody(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LogClient, str]]:
+    """A client of a lone node with 120 topics, and where that is scraped."""
     settings = [f"metrics.listen=127.0.0.1:+{OFFSET}", "metrics.topics_max=20"]
-    with _cluster(tmp_path, settings, nodes=1) as cluster:
+    folder = tmp_path_factory.mktemp("scraped")
+    with _cluster(folder, settings, nodes=1) as cluster, cluster.client() as client:
+        for number in range(120):
+            client.create_topic(f"t{number:03}", "id bigint")
         port = int(cluster.servers.rpartition(":")[2]) + OFFSET
-        with cluster.client() as client:
-            for number in range(120):
-                client.create_topic(f"t{number:03}", "id bigint")
-        url = f"http://127.0.0.1:{port}/metrics"
-        wait_for(lambda: _leads(url) == 121, "all groups", PATIENCE_S)
-        found = _scrape(url)
-        shown = {sample.labels["topic"] for sample in found["raftlog_group_term"].samples}
-        assert shown == {"(controller)"} | {f"t{number:03}" for number in range(20)}
-        assert found["raftlog_node_topics_without_series"].samples[0].value == 100
+        yield client, f"http://127.0.0.1:{port}/metrics"
 
 
-def test_the_stages_of_a_write_are_all_of_its_time(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_scrape_of_many_topics_is_bounded(scraped: tuple[LogClient, str]) -> None:
+    _, url = scraped
+    wait_for(lambda: _leads(url) == 121, "all groups", PATIENCE_S)
+    found = _scrape(url)
+    shown = {sample.labels["topic"] for sample in found["raftlog_group_term"].samples}
+    assert shown == {"(controller)"} | {f"t{number:03}" for number in range(20)}
+    assert found["raftlog_node_topics_without_series"].samples[0].value == 100
+
+
+@pytest.mark.slow
+def test_the_stages_of_a_write_are_all_of_its_time(scraped: tuple[LogClient, str]) -> None:
     def seconds(found: dict[str, Metric], name: str, label: str) -> dict[str, float]:
         """The sums by a label; the numbers of writes as `count`."""
         samples = found[name].samples
@@ -200,16 +208,12 @@ def test_the_stages_of_a_write_are_all_of_its_time(tmp_path: Path) -> None:
         counts = [s.value for s in samples if s.name == f"{name}_count"]
         return sums | {"count": min(counts)}
 
-    settings = [f"metrics.listen=127.0.0.1:+{OFFSET}"]
-    with _cluster(tmp_path, settings, nodes=1) as cluster, cluster.client() as client:
-        port = int(cluster.servers.rpartition(":")[2]) + OFFSET
-        url = f"http://127.0.0.1:{port}/metrics"
-        client.create_topic("t", "id bigint")
-        client.append("t", [{"id": 0}])
-        before = _scrape(url)
-        for number in range(50):
-            client.append("t", [{"id": number}])
-        after = _scrape(url)
+    client, url = scraped
+    client.append("t000", [{"id": 0}])
+    before = _scrape(url)
+    for number in range(50):
+        client.append("t000", [{"id": number}])
+    after = _scrape(url)
     name = "raftlog_write_stage_seconds"
     began, ended = (seconds(found, name, "stage") for found in (before, after))
     took = {stage: ended[stage] - began[stage] for stage in ended}

@@ -39,6 +39,13 @@ def cluster(tmp_path: Path) -> Iterator[ProcessCluster]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
+    """One whose nodes and certificates no test changes."""
+    with encrypted(tmp_path_factory.mktemp("unchanged") / "data") as found:
+        yield found
+
+
 def encrypted(data: Path, *settings: str) -> ProcessCluster:
     return ProcessCluster.start(
         data,
@@ -76,14 +83,14 @@ def other_authority(cluster: ProcessCluster, folder: Path) -> Path:
 
 
 def test_who_speaks_no_tls_or_trusts_another_authority_gets_nothing(
-    cluster: ProcessCluster, tmp_path: Path
+    unchanged: ProcessCluster, tmp_path: Path
 ) -> None:
-    with cluster.client() as known:
+    with unchanged.client() as known:
         known.create_topic("t", "id bigint")
         assert [each.name for each in known.list_topics()] == ["t"]
-    assert "a node with TLS" in refusal(cluster)
-    other = other_authority(cluster, tmp_path / "other")
-    assert "signed by nobody" in refusal(cluster, ca=other / "ca.pem")
+    assert "a node with TLS" in refusal(unchanged)
+    other = other_authority(unchanged, tmp_path / "other")
+    assert "signed by nobody" in refusal(unchanged, ca=other / "ca.pem")
 
 
 def test_nodes_may_want_a_certificate_of_clients(tmp_path: Path) -> None:
@@ -133,7 +140,8 @@ def said_as_node_2(cluster: ProcessCluster, port: int, files: PemFiles) -> Raftl
     return None
 
 
-def test_who_cannot_prove_to_be_a_node_is_none(cluster: ProcessCluster, tmp_path: Path) -> None:
+def test_who_cannot_prove_to_be_a_node_is_none(unchanged: ProcessCluster, tmp_path: Path) -> None:
+    cluster = unchanged
     tls = cluster.data / "tls"
     ca, at, of_nodes = str(tls / "ca.pem"), cluster.port, cluster.port + OFFSET
     own = {
