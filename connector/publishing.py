@@ -210,11 +210,11 @@ def publisher() -> PositionPublisher:
 
 
 def _publish(position: GroupPosition) -> None:
-    from raftlog.client.positions import GROUP_CHARACTERS_MAX
+    from raftlog.client.positions import GROUP_CHARACTERS_MAX, SPARK_PUBLISHER
 
     connection.client(position.connection).positions.publish(
         position.group,
         position.topic,
         position.offset,
-        publisher=f"Spark on {socket.gethostname()}"[:GROUP_CHARACTERS_MAX],
+        publisher=f"{SPARK_PUBLISHER}{socket.gethostname()}"[:GROUP_CHARACTERS_MAX],
     )

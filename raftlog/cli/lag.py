@@ -11,19 +11,17 @@ from raftlog.cli import watching
 from raftlog.cli.output import (
     Format,
     FormatOption,
-    confirm,
     console,
     make_table,
-    say,
     show_json,
     time_text,
 )
 from raftlog.cli.session import ServersOption, session_of
 from raftlog.cli.watching import IntervalOption, WatchOption
-from raftlog.errors import ExitCode, InvalidOption
+from raftlog.errors import ReaderGroupNotFound
 
 if TYPE_CHECKING:
-    from raftlog import LogClient, ReaderLag
+    from raftlog import ReaderLag
 
 COLUMNS = (
     "GROUP", "TOPIC", "POSITION", "END", "RECORDS BEHIND", "BYTES BEHIND", "SECONDS BEHIND",
@@ -36,10 +34,6 @@ def lag(
     group: Annotated[
         str | None, typer.Argument(metavar="[GROUP]", help="Default: all.", show_default=False)
     ] = None,
-    forget: Annotated[
-        bool, typer.Option("--forget", help="Remove the positions of GROUP instead.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="--forget: do not ask.")] = False,
     watch: WatchOption = False,
     interval: IntervalOption = 1.0,
     servers: ServersOption = None,
@@ -51,11 +45,10 @@ def lag(
     were removed before the group got to them. HELD counts those that the topic's retention keeps
     only because this group, or another one too, has not read them (retention_unread_s,
     retention_unread_bytes). "-": that incarnation of the topic is gone, or the value is not known.
+
+    `raftlog groups` moves positions and removes them.
     """
     with session_of(context, servers).connect() as client:
-        if forget:
-            _forget(client, group, yes=yes)
-            return
         if watch:
             watching.watch(
                 lambda: client.positions.lag(group),
@@ -64,21 +57,10 @@ def lag(
                 output=output,
                 interval_s=interval,
             )
-        _show(client.positions.lag(group), output)
-
-
-def _forget(client: LogClient, group: str | None, *, yes: bool) -> None:
-    if group is None:
-        raise InvalidOption(
-            option="--forget", problem="needs a group", advice="Name the group: lag GROUP --forget."
-        )
-    if not yes:
-        confirm(f"Remove all positions of group {group!r}? A reader that goes on from them cannot.")
-    count = client.positions.forget(group)
-    if not count:
-        say(f"group {group!r} has no positions")
-        raise typer.Exit(int(ExitCode.NOT_FOUND))
-    say(f"removed {count} positions of group {group!r}")
+        lags = client.positions.lag(group)
+    if group is not None and not lags:
+        raise ReaderGroupNotFound(group=group)
+    _show(lags, output)
 
 
 def _show(lags: list[ReaderLag], output: Format) -> None:

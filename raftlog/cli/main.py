@@ -27,6 +27,7 @@ from raftlog.cli import (
     doctor,
     down,
     events,
+    groups,
     init,
     kv,
     lag,
@@ -112,6 +113,7 @@ app.command("tail")(tail.tail)
 app.command("watermark")(watermark.watermark)
 app.command("top")(top.top)
 app.command("lag")(lag.lag)
+app.add_typer(groups.app, name="groups")
 app.command("doctor")(doctor.doctor)
 app.command("docs")(docs.docs)
 app.add_typer(kv.app, name="kv")

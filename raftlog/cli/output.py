@@ -218,7 +218,7 @@ def held_line(topic: str, records: int, held_for: str) -> str:
     group = one_line(held_for)
     return (
         f"{topic} keeps {records:,} records longer, because reader group {group} has not read "
-        f"them. If it is gone for good: raftlog lag {shlex.quote(group)} --forget"
+        f"them. If it is gone for good: raftlog groups forget {shlex.quote(group)}"
     )
 
 

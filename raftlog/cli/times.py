@@ -5,10 +5,14 @@ from __future__ import annotations
 import datetime
 import decimal
 import re
+import reprlib
 
 from raftlog.errors import InvalidOption
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+OFFSET = re.compile("[0-9]{1,19}")
+"""An offset where a time may also be given."""
 
 UNITS_S = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 """The units of a duration in seconds, the largest first."""
@@ -29,7 +33,7 @@ def time_us(option: str, text: str, *, besides: str = "") -> int:
         neither = f"neither {besides} nor a time" if besides else "no time"
         raise InvalidOption(
             option=option,
-            problem=f"is {text!r}, which is {neither}",
+            problem=f"is {reprlib.repr(text)}, which is {neither}",
             advice="Give ISO 8601 for a time (2026-01-31T12:00:00Z), or @SECONDS since 1970 UTC"
             + (f"; {_EXAMPLES[besides]}." if besides else "."),
         ) from error
@@ -38,7 +42,11 @@ def time_us(option: str, text: str, *, besides: str = "") -> int:
     return (moment - _EPOCH) // datetime.timedelta(microseconds=1)
 
 
-_EXAMPLES = {"an offset": "digits for an offset", "an age": "10m, 2h, 30s or 1d for an age"}
+_EXAMPLES = {
+    "an offset": "digits for an offset",
+    "earliest, latest, an offset": "digits for an offset",
+    "an age": "10m, 2h, 30s or 1d for an age",
+}
 """What an option takes besides times, and how it is written."""
 
 

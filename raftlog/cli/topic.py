@@ -22,7 +22,7 @@ from raftlog.cli.output import (
     time_text,
 )
 from raftlog.cli.session import ServersOption, session_of
-from raftlog.cli.times import time_us
+from raftlog.cli.times import OFFSET, time_us
 from raftlog.cli.topic_settings import (
     ReplicasOption,
     RetentionBytesOption,
@@ -414,7 +414,7 @@ def trim_outcome(name: str, held: ReadableRange, offset: int, start: int) -> str
 
 def _first_kept(client: LogClient, topic: TopicInfo, before: str) -> int:
     """The offset that `--before` means."""
-    if before.isascii() and before.isdigit():
+    if OFFSET.fullmatch(before):
         return int(before)
     return client.find_offset(topic, time_us("--before", before, besides="an offset"))
 

@@ -25,6 +25,10 @@ from raftlog.wire.reader_positions import KEY_PREFIX, ReaderPosition, decode, en
 GROUP_CHARACTERS_MAX = 249
 """As a topic's name: prefix, group and topic then fit into a key, also if all of it is escaped."""
 
+SPARK_PUBLISHER = "Spark on "
+"""What the publisher of a query's position begins with. The query's checkpoint decides where it
+continues, so moving such a position has no effect on it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderLag:

@@ -47,6 +47,7 @@
     |-- Forbidden                   the caller was not granted that right
     |-- NotFound
     |   |-- TopicNotFound           with the nearest names
+    |   |-- ReaderGroupNotFound
     |   `-- WriterNotFound
     |-- AlreadyExists
     |   `-- TopicExists
@@ -168,6 +169,7 @@ from raftlog.errors.request import (
     PathUnusable,
     PeerProtocolViolation,
     ProducerClosed,
+    ReaderGroupNotFound,
     SchemaMismatch,
     SparkTooOld,
     TooLarge,
@@ -297,6 +299,7 @@ __all__ = [
     "OffsetTrimmed",
     "Overloaded",
     "QuotaExceeded",
+    "ReaderGroupNotFound",
     "RegisteredJustNow",
     "PathUnusable",
     "PeerProtocolViolation",

@@ -33,8 +33,9 @@ class TopicRecreated(RaftlogError):
         )
         if self.group:
             return (
-                f"{check}move group {self.group!r} to the start of the new one, "
-                f"client.positions.publish({self.group!r}, {self.topic!r}, 0), and follow again."
+                f"{check}move group {self.group!r} to the start of the new one (`raftlog groups "
+                f"reset`, or client.positions.publish({self.group!r}, {self.topic!r}, 0)), and "
+                "follow again."
             )
         return (
             f"{check}a stream that reads it takes a new checkpointLocation, or "
@@ -68,8 +69,8 @@ class OffsetTrimmed(RaftlogError):
         if self.group:
             return (
                 f"Group {self.group!r} never processed what is gone. To go on without it, move the "
-                f"group, client.positions.publish({self.group!r}, {self.topic!r}, "
-                f"{self.earliest}), and follow again."
+                f"group (`raftlog groups reset`, or client.positions.publish({self.group!r}, "
+                f"{self.topic!r}, {self.earliest})), and follow again."
             )
         return (
             "Read from the earliest offset (`--start earliest`; Spark: startingOffsets); a Spark "

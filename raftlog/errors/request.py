@@ -266,6 +266,16 @@ class TopicNotFound(NotFound):
 
 
 @dataclass(kw_only=True, eq=False)
+class ReaderGroupNotFound(NotFound):
+    """No reader group of this name has a position in any topic."""
+
+    group: str
+
+    cause_text = "There is no reader group {group!r}: it has no position in any topic."
+    remedy_text = "See `raftlog lag`, which lists all groups."
+
+
+@dataclass(kw_only=True, eq=False)
 class WriterNotFound(NotFound):
     """The topic never knew the writer, or has forgotten it."""
 

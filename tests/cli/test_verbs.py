@@ -28,7 +28,7 @@ Command = Callable[..., Finished]
 VERBS = [
     "up", "serve", "down", "status", "produce", "tail", "watermark", "lag", "doctor",
     "topic create", "topic list", "topic describe", "topic trim", "topic config", "topic delete",
-    "writers list", "writers remove",
+    "writers list", "writers remove", "groups reset", "groups forget",
 ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 import pytest
@@ -18,6 +18,7 @@ import pytest
 from raftlog import GroupStart
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster
 from raftlog.client.log_client import LogClient
+from raftlog.client.positions import SPARK_PUBLISHER
 from raftlog.core.types import NO_INDEX
 from raftlog.errors import (
     DataLoss,
@@ -30,6 +31,7 @@ from raftlog.errors import (
     TopicRecreated,
 )
 from raftlog.machines.commands import TopicInfo
+from tests.cli.command import Finished, run
 from tests.cluster.waiting import wait_trimmed
 from tests.docs.pages import ROOT, blocks
 
@@ -60,7 +62,7 @@ def topic(client: LogClient) -> TopicInfo:
 
 
 def raftlog(cluster: ProcessCluster, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "raftlog", "--servers", cluster.servers, "lag", *words]
+    command = [sys.executable, "-m", "raftlog", "--servers", cluster.servers, *words]
     return subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=False, text=True)
 
 
@@ -298,14 +300,88 @@ def test_the_command_shows_and_forgets_a_group(
     cluster: ProcessCluster, client: LogClient, topic: TopicInfo, group: str
 ) -> None:
     client.positions.publish(group, topic, 4, publisher="me")
-    shown = raftlog(cluster, group, "-o", "json")
+    shown = raftlog(cluster, "lag", group, "-o", "json")
     assert shown.returncode == 0, shown.stderr
     [found] = json.loads(shown.stdout)
     assert (found["position"], found["records_behind"], found["publisher"]) == (4, 6, "me")
-    table = raftlog(cluster, group).stdout.splitlines()
+    table = raftlog(cluster, "lag", group).stdout.splitlines()
     assert table[0].split()[:2] == ["GROUP", "TOPIC"]
     assert table[1].split()[:5] == [group, topic.name, "4", "10", "6"]
-    asked = raftlog(cluster, group, "--forget")
+    asked = raftlog(cluster, "groups", "forget", group)
     assert asked.returncode == ExitCode.USAGE, asked.stderr
-    assert raftlog(cluster, group, "--forget", "--yes").returncode == 0
-    assert raftlog(cluster, group, "--forget", "--yes").returncode == ExitCode.NOT_FOUND
+    assert raftlog(cluster, "groups", "forget", group, "--yes").returncode == 0
+    for words in (("groups", "forget", group, "--yes"), ("lag", group)):
+        gone = raftlog(cluster, *words)
+        assert (gone.returncode, gone.stdout) == (ExitCode.NOT_FOUND, "")
+        assert f"There is no reader group {group!r}" in gone.stderr
+
+
+@pytest.fixture
+def reset(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    cluster: ProcessCluster,
+    group: str,
+) -> Callable[..., Finished]:
+    """`raftlog groups reset` of the test's group, without another process."""
+    words = ("--servers", cluster.servers, "groups", "reset", group, "--to")
+    return lambda *more: run(monkeypatch, capsys, *words, *more)
+
+
+def test_a_group_is_moved_in_one_topic_or_in_all(
+    client: LogClient, topic: TopicInfo, group: str, reset: Callable[..., Finished]
+) -> None:
+    other = client.create_topic(f"{topic.name}-2", "id bigint")
+    client.append(other, [{"id": 1}])
+    assert reset("earliest").code == ExitCode.NOT_FOUND, "the group has no position"
+    here = ("--topic", topic.name, "-o", "json")
+
+    def at() -> dict[str, int]:
+        return {each.topic: each.offset for each in client.positions.scan(group)}
+
+    row = {"group": group, "topic": topic.name, "former_position": None, "position": 7}
+    assert json.loads(reset("7", *here, "--dry-run").out) == [row]
+    assert at() == {}
+    assert json.loads(reset("7", *here).out) == [row]
+    client.positions.publish(group, other, 0)
+    running = client.follow(topic, group=group, idle_timeout_s=0)
+    assert ids(running) == [7, 8, 9]
+    assert reset("latest").code == 0
+    assert at() == {topic.name: 10, other.name: 1}
+    with pytest.raises(PositionMoved, match="to offset 10 by raftlog groups reset"):
+        running.commit()
+    for to, offset in {"2020-01-01": 0, "@4000000000": 10, "earliest": 0}.items():
+        assert reset(to, *here).code == 0
+        assert at()[topic.name] == offset
+    client.delete_topic(topic)
+    moved = reset("latest")
+    assert (moved.code, f"topic {topic.name} is gone" in moved.err) == (0, True)
+    again = client.create_topic(topic.name, "id bigint")
+    assert json.loads(reset("earliest", *here).out) == [row | {"position": 0}]
+    assert client.positions.get(group, again) is not None
+
+
+def test_a_position_is_not_moved_to_where_no_record_can_be(
+    client: LogClient, topic: TopicInfo, group: str, reset: Callable[..., Finished]
+) -> None:
+    client.positions.publish(group, topic, 4)
+    for words, part in {
+        ("3",): "Name the topic with --topic",
+        ("11", "--topic", topic.name): "holds [0, 10)",
+        ("9" * 5_000, "--topic", topic.name): "nor a time",
+        ("soon",): "nor a time",
+    }.items():
+        finished = reset(*words)
+        assert (finished.code, part in finished.err) == (ExitCode.USAGE, True), finished.err
+    assert [each.offset for each in client.positions.scan(group)] == [4]
+
+
+def test_of_a_query_s_position_it_is_said_that_its_checkpoint_decides(
+    client: LogClient, topic: TopicInfo, group: str, reset: Callable[..., Finished]
+) -> None:
+    client.positions.publish(group, topic, 4, publisher=f"{SPARK_PUBLISHER}driver-1")
+    finished = reset("earliest")
+    assert finished.code == ExitCode.USAGE
+    assert "Spark on driver-1" in finished.err
+    assert "checkpoint decides" in finished.err
+    assert [each.offset for each in client.positions.scan(group)] == [4]

@@ -202,7 +202,7 @@ def test_a_slow_group_holds_records_back_and_everybody_is_told_which_it_is(
     assert held == {"slow": 3, "fast": 0}
     line = (
         "waiting keeps 3 records longer, because reader group slow has not read them. If it is "
-        "gone for good: raftlog lag slow --forget"
+        "gone for good: raftlog groups forget slow"
     )
     assert line in verb(cluster, "describe", "waiting").stderr
     # While a leader is elected, the status names the topic that waits for one instead.
@@ -215,7 +215,7 @@ def test_a_slow_group_holds_records_back_and_everybody_is_told_which_it_is(
         return json.loads(raftlog(cluster, "status", "-o", "json").stdout)["topics_held_back"]
 
     wait_for(lambda: rows() == [row], "its row in the status", PATIENCE_S)
-    assert raftlog(cluster, "lag", "slow", "--forget", "--yes").returncode == ExitCode.OK
+    assert raftlog(cluster, "groups", "forget", "slow", "--yes").returncode == ExitCode.OK
     wait_for(lambda: log_start(client, "waiting") == 4, "the trim without it", PATIENCE_S)
     wait_for(lambda: client.watermark(topic).records_held == 0, "a look", PATIENCE_S)
     client.positions.forget("fast")
