@@ -267,6 +267,7 @@ PACKAGES = {
             "raftlog.config_section",
             "raftlog.config_tls",
             "raftlog.config_tracing",
+            "raftlog.machines.byte_index",
             "raftlog.placement",
             "raftlog.predicates.predicate",
             "raftlog.records",

@@ -46,7 +46,7 @@ def lag(
     only because this group, or another one too, has not read them (retention_unread_s,
     retention_unread_bytes). "-": that incarnation of the topic is gone, or the value is not known.
 
-    `raftlog groups` moves positions and removes them.
+    `raftlog groups` moves positions and removes them. Exits with 4 if GROUP has none.
     """
     with session_of(context, servers).connect() as client:
         if watch:

@@ -8,22 +8,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import accumulate
 
 from raftlog.client import topics
 from raftlog.client.arguments import text_argument, whole_argument
 from raftlog.client.connection import Connection
 from raftlog.client.key_values import KeyValueStore
+from raftlog.client.marks import read_marks
 from raftlog.client.reader import TopicReader
 from raftlog.client.watermark import NodeAnswer, watermark_of
 from raftlog.core.types import GroupId, Offset
 from raftlog.errors import InvalidOption, OffsetTrimmed, TopicNotFound, TopicRecreated
+from raftlog.machines.byte_index import ByteIndex
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.settings import waits_for_readers
+from raftlog.wire.calls import READ_PIECES_MAX, ReadableRange
 from raftlog.wire.reader_positions import KEY_PREFIX, ReaderPosition, decode, encode, key_of
 
 GROUP_CHARACTERS_MAX = 249
 """As a topic's name: prefix, group and topic then fit into a key, also if all of it is escaped."""
+
+_STRETCH_RECORDS = 10_000
+"""Positions that are at most so far apart share a read of the times between them. No setting: only
+the runs of equal times travel."""
 
 SPARK_PUBLISHER = "Spark on "
 """What the publisher of a query's position begins with. The query's checkpoint decides where it
@@ -147,8 +156,18 @@ class ReaderPositions:
         if not positions:
             return []
         known = {topic.name: topic for topic in topics.all_topics(self._connection)}
-        held = self._held_in({position.topic for position in positions} & known.keys(), known)
-        return [self._lag_of(position, known.get(position.topic), held) for position in positions]
+        by_topic: dict[str, list[ReaderPosition]] = {}
+        for position in positions:
+            info = known.get(position.topic)
+            if info is not None and info.incarnation == position.incarnation:
+                by_topic.setdefault(position.topic, []).append(position)
+        held = self._held_in(by_topic.keys(), known)
+        infos = [known[name] for name in by_topic]
+        lags: dict[ReaderPosition, ReaderLag] = {}
+        for info, mark in zip(infos, read_marks(self._connection, infos), strict=True):
+            if isinstance(mark, ReadableRange):  # else it was deleted in this moment
+                lags.update(self._lags_in(info, by_topic[info.name], mark, held.get(info.name, 0)))
+        return [lags.get(position) or _unknown(position) for position in positions]
 
     def forget(self, group: str) -> int:
         """Remove a group's positions. A group that still publishes comes back.
@@ -177,53 +196,93 @@ class ReaderPositions:
             for mark in marks
         }
 
-    def _lag_of(
-        self, position: ReaderPosition, topic: TopicInfo | None, held: Mapping[str, int | None]
-    ) -> ReaderLag:
-        if topic is not None and topic.incarnation == position.incarnation:
-            try:
-                return self._lag_in(position, topic, held.get(topic.name, 0))
-            except (TopicNotFound, TopicRecreated):
-                pass  # it was deleted in this moment
-        return ReaderLag(
-            position=position,
-            high_water_mark=None,
-            records_behind=None,
-            bytes_behind=None,
-            seconds_behind=None,
-            records_trimmed=None,
-            records_held=None,
-        )
-
-    def _lag_in(self, position: ReaderPosition, topic: TopicInfo, held_to: int | None) -> ReaderLag:
-        reader = TopicReader(self._connection, topic, columns=["_timestamp"])
-        held = reader.mark()
+    def _lags_in(
+        self,
+        topic: TopicInfo,
+        positions: Sequence[ReaderPosition],
+        held: ReadableRange,
+        held_to: int | None,
+    ) -> Iterator[tuple[ReaderPosition, ReaderLag]]:
+        """The lags of positions in one topic that holds this."""
         end = held.high_water_mark
-        start = Offset(min(end, max(position.offset, held.log_start_offset)))
-        size: int | None = 0
-        age_s: float | None = 0.0
-        if start < end:
-            try:
-                size = sum(reader.sizes(start, end, mark=end, pieces_max=1).body_bytes)
-                age_s = _age_s(reader, start, end)
-            except OffsetTrimmed:
-                size, age_s = None, None  # in this moment
-        return ReaderLag(
-            position=position,
-            high_water_mark=end,
-            records_behind=end - start,
-            bytes_behind=size,
-            seconds_behind=age_s,
-            records_trimmed=max(0, held.log_start_offset - position.offset),
-            records_held=None if held_to is None else max(0, held_to - start),
-        )
+        starts = {
+            position: Offset(min(end, max(position.offset, held.log_start_offset)))
+            for position in positions
+        }
+        behind = sorted({start for start in starts.values() if start < end})
+        sizes, ages_s = self._behind(topic, behind, end)
+        sizes[end], ages_s[end] = 0, 0.0
+        for position, start in starts.items():
+            yield (
+                position,
+                ReaderLag(
+                    position=position,
+                    high_water_mark=end,
+                    records_behind=end - start,
+                    bytes_behind=sizes.get(start),
+                    seconds_behind=ages_s.get(start),
+                    records_trimmed=max(0, held.log_start_offset - position.offset),
+                    records_held=None if held_to is None else max(0, held_to - start),
+                ),
+            )
+
+    def _behind(
+        self, topic: TopicInfo, starts: Sequence[Offset], end: Offset
+    ) -> tuple[dict[Offset, int], dict[Offset, float]]:
+        """The bytes from each of these rising offsets to the end, and the age of the record there.
+        One call for the bytes, and one for each stretch of offsets that are close to one another.
+        Nothing of what is trimmed in this moment."""
+        sizes: dict[Offset, int] = {}
+        ages_s: dict[Offset, float] = {}
+        reader = TopicReader(self._connection, topic, columns=["_timestamp"])
+        for stretch in _stretches(starts):
+            with suppress(OffsetTrimmed, TopicNotFound, TopicRecreated):
+                if not sizes:
+                    found = reader.sizes(stretch[0], end, mark=end, pieces_max=READ_PIECES_MAX)
+                    index = ByteIndex(found.offsets, [0, *accumulate(found.body_bytes)])
+                    here = [start for start in starts if start >= stretch[0]]
+                    sizes = {each: index.positions[-1] - index.position_of(each) for each in here}
+                ages_s.update(_ages_s(reader, stretch, end))
+        return sizes, ages_s
 
 
-def _age_s(reader: TopicReader, offset: Offset, mark: Offset) -> float:
-    """How old the record at an offset is, 0 or more: clocks may differ."""
-    batch = next(reader.batches(offset, Offset(offset + 1), mark=mark))
-    written_s: float = batch.column(0)[0].as_py().timestamp()
-    return max(0.0, time.time() - written_s)
+def _unknown(position: ReaderPosition) -> ReaderLag:
+    """That incarnation of the topic is gone."""
+    return ReaderLag(
+        position=position,
+        high_water_mark=None,
+        records_behind=None,
+        bytes_behind=None,
+        seconds_behind=None,
+        records_trimmed=None,
+        records_held=None,
+    )
+
+
+def _stretches(starts: Sequence[Offset]) -> Iterator[list[Offset]]:
+    """The rising offsets, apart where more than `_STRETCH_RECORDS` lie between two."""
+    stretch: list[Offset] = []
+    for start in starts:
+        if stretch and start - stretch[-1] > _STRETCH_RECORDS:
+            yield stretch
+            stretch = []
+        stretch.append(start)
+    if stretch:
+        yield stretch
+
+
+def _ages_s(
+    reader: TopicReader, starts: Sequence[Offset], mark: Offset
+) -> Iterator[tuple[Offset, float]]:
+    """How old the records at these rising offsets are, 0 or more: clocks may differ."""
+    waiting = iter(starts)
+    start, first = next(waiting, None), starts[0]
+    for batch in reader.batches(first, Offset(starts[-1] + 1), mark=mark):
+        while start is not None and start < first + batch.num_rows:
+            written_s: float = batch.column(0)[start - first].as_py().timestamp()
+            yield start, max(0.0, time.time() - written_s)
+            start = next(waiting, None)
+        first = Offset(first + batch.num_rows)
 
 
 def check_group(group: str) -> str:

@@ -71,8 +71,10 @@ class Failures:
         """Since when ZooKeeper named no node."""
         self._refused_since_s: dict[str, float] = {}
         """Addresses where no node listened in any try so far: since when."""
-        self._refused_why: dict[str, str] = {}
-        """The same: why, as of the last try."""
+        self._unreachable_at: dict[str, NodeUnreachable] = {}
+        """By address: the last of each."""
+        self._not_leading: dict[int, NotLeader] = {}
+        """By node: the last of each that named no leader."""
         self._call_unknown_at: set[str] = set()
         """Those of them where something listens that does not know the call."""
 
@@ -84,6 +86,8 @@ class Failures:
         elif self._unanswered_since_s is None:
             self._unanswered_since_s = time.monotonic()
         self.hints = self.hints + 1 if isinstance(error, NotLeader) and error.address else 0
+        if isinstance(error, NotLeader) and not error.leader:
+            self._not_leading[error.node] = error
         if isinstance(error, ResourceShortage | Overloaded):
             self._full = error
         if isinstance(error, ReplicaQuarantined):
@@ -91,10 +95,9 @@ class Failures:
         if isinstance(error, ZooKeeperUnavailable) and self._unnamed_since_s is None:
             self._unnamed_since_s = time.monotonic()
         if isinstance(error, NodeUnreachable):
-            self._unreachable = error
+            self._unreachable = self._unreachable_at[error.address] = error
             if error.problem in NO_NODE_PROBLEMS:
                 self._refused_since_s.setdefault(error.address, time.monotonic())
-                self._refused_why[error.address] = error.problem
             else:
                 self._refused_since_s.pop(error.address, None)
             if error.problem == CALL_UNKNOWN:
@@ -113,13 +116,16 @@ class Failures:
 
     @property
     def text(self) -> str:
-        """The same in words. If nobody leads, and nodes said that their replicas are damaged, that
-        is why: all of them are named."""
+        """The same in words. Without a leader it names every node that rejected a try: those whose
+        replicas are damaged if there are any, or else those that do not lead or gave no answer."""
         reason = self.reason
-        nobody_leads = isinstance(reason, NotLeader) and not reason.leader
-        if self._quarantined and (nobody_leads or isinstance(reason, ReplicaQuarantined)):
+        no_leader = isinstance(reason, NotLeader) and not reason.leader
+        if self._quarantined and (no_leader or isinstance(reason, ReplicaQuarantined)):
             *others, last = (each for _, each in sorted(self._quarantined.items()))
             return " ".join([*(each.cause for each in others), str(last)])
+        if reason is not None and (no_leader or isinstance(reason, NodeUnreachable)):
+            rejected = (*sorted(self._not_leading.items()), *sorted(self._unreachable_at.items()))
+            return " ".join([*(each.cause for _, each in rejected), reason.remedy])
         return str(reason) if reason is not None else ""
 
     def notice(self, what: str) -> str | None:
@@ -148,7 +154,7 @@ class Failures:
 
     def refused_at_all(self, addresses: Sequence[str]) -> NodeUnreachable:
         """That nobody listens at these addresses, and why: once if all have one reason."""
-        why = {address: self._refused_why[address] for address in addresses}
+        why = {address: self._unreachable_at[address].problem for address in addresses}
         problems = sorted(set(why.values()))
         if len(problems) > 1:
             problems = [f"{address}: {problem}" for address, problem in why.items()]

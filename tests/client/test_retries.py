@@ -164,6 +164,19 @@ def test_a_node_that_stops_is_not_asked_again_while_there_are_others() -> None:
     assert len(asked) == 1
 
 
+def test_without_a_leader_the_error_names_each_node_that_rejected_the_call() -> None:
+    errors = {number: NotLeader(group=GROUP, node=number, what="topic 't'") for number in (1, 2)}
+    with (
+        node(APPEND.name, refusing(lambda: errors[1], [])) as first,
+        node(APPEND.name, refusing(lambda: errors[2], [])) as second,
+        closing(connection(f"{first},{second},{nobody()}", request_timeout_s=2.0)) as client,
+        pytest.raises(DeadlineExceeded) as missed,
+    ):
+        client.call_leader(GROUP, APPEND, append(0))
+    for part in (errors[1].cause, errors[2].cause, "gave no answer: nothing listens there"):
+        assert missed.value.last.count(part) == 1
+
+
 @contextmanager
 def another_service(port: int = 0) -> Iterator[str]:
     """The address of a grpc service that is not raftlog."""
@@ -404,8 +417,9 @@ def last_answer(errors: list[RaftlogError]) -> str:
     [
         ([FULL, NOT_LEADER], FULL),
         ([FULL, UNREACHABLE, NOT_LEADER], FULL),
-        ([FULL, NOT_LEADER, UNREACHABLE], UNREACHABLE),
-        ([UNREACHABLE, NOT_LEADER], NOT_LEADER),
+        ([FULL, NOT_LEADER, UNREACHABLE], f"{NOT_LEADER.cause} {UNREACHABLE}"),
+        ([UNREACHABLE, NOT_LEADER],
+         f"{NOT_LEADER.cause} {UNREACHABLE.cause} {NOT_LEADER.remedy}"),
         ([quarantined(2), NOT_LEADER], quarantined(2)),
         ([quarantined(2), UNREACHABLE], UNREACHABLE),
         ([quarantined(2), FULL, NOT_LEADER], FULL),
@@ -414,7 +428,7 @@ def last_answer(errors: list[RaftlogError]) -> str:
     ],
 )  # fmt: skip
 def test_whom_to_ask_is_not_reported_if_a_disk_is_full_or_nobody_leads_for_damage(
-    errors: list[RaftlogError], reported: RaftlogError
+    errors: list[RaftlogError], reported: RaftlogError | str
 ) -> None:
     assert last_answer(errors) == str(reported)
 

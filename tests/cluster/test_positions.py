@@ -11,12 +11,14 @@ import sys
 import textwrap
 import uuid
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from raftlog import GroupStart
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster
+from raftlog.client.connection import Connection
 from raftlog.client.log_client import LogClient
 from raftlog.client.positions import SPARK_PUBLISHER
 from raftlog.core.types import NO_INDEX
@@ -251,6 +253,39 @@ def test_the_lag_counts_what_lies_between_position_and_end(
     client.positions.publish(group, topic, 10)
     [caught_up] = client.positions.lag(group)
     assert (caught_up.records_behind, caught_up.bytes_behind, caught_up.seconds_behind) == (0, 0, 0)
+
+
+def test_groups_that_are_behind_in_one_topic_share_its_calls(
+    client: LogClient, topic: TopicInfo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(4):
+        client.append(topic, [{"id": number} for number in range(10)])
+    positions = {f"{topic.name}-{offset:02}": offset for offset in range(51)}
+    for group, offset in positions.items():
+        client.positions.publish(group, topic, offset)
+    calls: list[str] = []
+    for name in ("_call", "send_leader", "stream"):
+        inner = getattr(Connection, name)
+
+        def noting(self: Connection, *given: Any, inner: Any = inner, **named: Any) -> Any:
+            calls.append(next(each.name for each in given if hasattr(each, "name")))
+            return inner(self, *given, **named)
+
+        monkeypatch.setattr(Connection, name, noting)
+    lags = {lag.position.group: lag for lag in client.positions.lag()}
+    found = [lags[group] for group in positions]
+    assert [lag.records_behind for lag in found] == [50 - offset for offset in positions.values()]
+    sizes = [lag.bytes_behind for lag in found]
+    assert all(size is not None for size in sizes)
+    assert sizes == sorted(sizes, reverse=True)
+    assert (sizes[0], sizes[-1]) == (client.read_high_water_mark(topic).record_bytes, 0)
+    ages_s = [lag.seconds_behind for lag in found]
+    assert ages_s[-1] == 0
+    assert 0 < ages_s[-2] < ages_s[0]
+    topics = len({lag.position.topic for lag in lags.values() if lag.high_water_mark is not None})
+    assert calls.count("ReadSizes") <= topics
+    assert calls.count("Read") <= topics
+    assert calls.count("ReadHighWaterMark") <= 2 * topics + 1, "some are sent again to the leader"
 
 
 def test_records_that_were_trimmed_count_apart_from_those_behind(
