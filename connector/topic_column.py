@@ -6,7 +6,7 @@ As with Kafka's sink, the option wins: with it, such a column is a column like a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StringType, StructType
 
@@ -57,8 +57,9 @@ def by_topic(batch: pa.RecordBatch, column: int) -> Iterator[tuple[str, pa.Recor
             advice=f"Filter such rows, or give them a topic: coalesce({COLUMN}, 'other').",
         )
     rest = batch.select([at for at in range(batch.num_columns) if at != column])
-    found = topics.dictionary_encode()
-    names = [str(name) for name in found.dictionary.to_pylist()]
+    found: Any = topics.dictionary_encode()
+    raw: list[Any] = found.dictionary.cast("binary").to_pylist()
+    names = [name.decode(errors="backslashreplace") for name in raw]  # Spark's may not be UTF-8
     for name in names:
         if not is_topic_name(name):
             raise InvalidTopicName(topic=name)

@@ -9,7 +9,10 @@ With -o json the last line of standard error is the error as an object:
 
 from __future__ import annotations
 
+import atexit
+import os
 import sys
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -45,12 +48,12 @@ from raftlog.cli import (
     watermark,
     writers,
 )
-from raftlog.cli.output import say_error
+from raftlog.cli.output import open_standard_streams, say_error
 from raftlog.cli.session import FLAGS, ServersOption, Session
 from raftlog.config import CONFIG_VARIABLE, load
 from raftlog.config_ensemble import found_by
 from raftlog.crash_dumps import set_core_dumps
-from raftlog.errors import PathUnusable, RaftlogError
+from raftlog.errors import ExitCode, OutputUnwritable, PathUnusable, RaftlogError
 from raftlog.redaction import without_keys
 
 _UsageError: type[Any] = typer.BadParameter.__mro__[1]
@@ -176,10 +179,33 @@ def command_line() -> Any:
     return typer.main.get_command(app)
 
 
-def main() -> None:
-    """Run the command line and exit with its code."""
+def main() -> NoReturn:
+    """Run the command line as the whole of this process, and end the process with its code."""
     set_core_dumps(wanted=False)  # a client knows a token; a node goes by its settings
-    command_line()(prog_name="raftlog")
+    open_standard_streams()
+    code = int(ExitCode.FAILED)
+
+    def end_process() -> None:
+        with suppress(OutputUnwritable, BrokenPipeError):
+            sys.stdout.flush()
+        os._exit(code)
+
+    # Registered before all others, it runs after them. Threads of grpc and Arrow that still run
+    # while the interpreter is torn down may abort the process.
+    atexit.register(end_process)
+    try:
+        try:
+            command_line()(prog_name="raftlog")
+        finally:
+            sys.stdout.flush()
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else code
+    except RaftlogError as error:  # of the help, or of the last output
+        say_error(error)
+        code = int(error.exit_code)
+    except BrokenPipeError:
+        pass
+    sys.exit(code)
 
 
 def _without_keys(error: Any) -> Any:

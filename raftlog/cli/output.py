@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import datetime
 import decimal
+import errno
+import io
 import json
 import logging
 import math
+import os
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
@@ -19,7 +23,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from raftlog.errors import ExitCode, InvalidOption, RaftlogError
+from raftlog.errors import ExitCode, InvalidOption, OutputUnwritable, RaftlogError
 from raftlog.errors.document import anchor
 from raftlog.redaction import without_controls, without_keys
 
@@ -64,10 +68,46 @@ FormatOption = Annotated[
 ]
 
 
+class _StandardOutput(io.FileIO):
+    """Raises `OutputUnwritable` for a write that fails, and discards what comes after that."""
+
+    _failed = False
+
+    def write(self, data: Any) -> int:
+        if self._failed:
+            return len(data)
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise  # typer ends the process silently
+        except OSError as error:
+            self._failed = True
+            problem = "it is closed" if error.errno == errno.EBADF else str(error.strerror)
+            raise OutputUnwritable(problem=problem) from error
+
+
+def open_standard_streams() -> None:
+    """Let standard output take every text whatever the locale is, and raise `OutputUnwritable` if
+    it is closed or full. Without standard error, messages are discarded."""
+    encoding = "utf-8" if sys.stdout is None else sys.stdout.encoding
+    file = os.open(os.devnull, os.O_RDONLY) if sys.stdout is None else sys.stdout.fileno()
+    raw = _StandardOutput(file, "w", closefd=False)
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(raw),
+        encoding=encoding,
+        errors="backslashreplace",
+        line_buffering=raw.isatty(),
+    )
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives
+
+
 def say(text: str) -> None:
-    """Print a line of progress or advice to standard error. It is never part of the result."""
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
+    """Print a line of progress or advice to standard error. It is never part of the result, so an
+    error of writing it changes nothing."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
 
 
 class _Teller(logging.Handler):
@@ -86,11 +126,11 @@ def tell(logger: str) -> None:
     logging.getLogger(logger).addHandler(_teller)
 
 
-def say_error(error: RaftlogError, context: typer.Context) -> None:
+def say_error(error: RaftlogError, context: typer.Context | None = None) -> None:
     """Print the error's name and cause, and its remedy on a line of its own. With -o json one
     object on one line."""
     name = type(error).__name__
-    if context.meta.get(_FORMAT) is not Format.JSON:
+    if context is None or context.meta.get(_FORMAT) is not Format.JSON:
         text = without_keys(f"error: {name}: {error.cause.rstrip()}\n  {error.remedy}")
         say("\n".join(map(one_line, text.split("\n"))))  # a node may have sent it, or an impostor
         return
@@ -134,7 +174,8 @@ def confirm(question: str) -> None:
 
 def show_json(value: object) -> None:
     """Print one JSON document on one line."""
-    sys.stdout.write(json.dumps(plain(value), ensure_ascii=False) + "\n")
+    in_ascii = sys.stdout.encoding.lower() != "utf-8"
+    sys.stdout.write(json.dumps(plain(value), ensure_ascii=in_ascii) + "\n")
     sys.stdout.flush()
 
 

@@ -60,7 +60,9 @@ class TopicReads:
             preference: Which replicas to ask: `nearest` (any), `leader`, `follower` or `observer`.
 
         Yields:
-            Arrow batches of these columns; none is empty.
+            Arrow batches of these columns; none is empty. Spark may have written text that is not
+            UTF-8, of which `to_pylist` raises `UnicodeDecodeError`: cast its column to
+            `pa.binary()` before.
 
         Raises:
             OffsetTrimmed: `start` lies below the log's start.

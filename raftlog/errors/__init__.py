@@ -90,6 +90,7 @@
     |-- CompactorKilled             a signal ended the compaction process: it is tried again
     |-- CompactorOutOfMemory        it has too little memory: it is tried again
     |-- FileTooLarge                what it holds has grown beyond a bound: it is tried again
+    |-- OutputUnwritable            standard output is full or closed
     `-- Internal                    a defect of ours
 
 An error is made only from keyword values, so the other side of the wire can build the same error:
@@ -166,6 +167,7 @@ from raftlog.errors.request import (
     InvalidTopicName,
     MalformedRequest,
     NotFound,
+    OutputUnwritable,
     PathUnusable,
     PeerProtocolViolation,
     ProducerClosed,
@@ -297,6 +299,7 @@ __all__ = [
     "NotYet",
     "ObserverRefused",
     "OffsetTrimmed",
+    "OutputUnwritable",
     "Overloaded",
     "QuotaExceeded",
     "ReaderGroupNotFound",

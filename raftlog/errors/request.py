@@ -171,6 +171,16 @@ class PathUnusable(InvalidRequest):
 
 
 @dataclass(kw_only=True, eq=False)
+class OutputUnwritable(RaftlogError):
+    """What a verb prints cannot be written. What the verb has done stays done."""
+
+    problem: str
+
+    cause_text = "Standard output cannot be written: {problem}."
+    remedy_text = "Send it to a terminal, or to a file on a disk that has room."
+
+
+@dataclass(kw_only=True, eq=False)
 class InvalidTopicName(InvalidRequest):
     """The name has characters, or a length, that no topic can have."""
 

@@ -1,4 +1,4 @@
-"""Runs the command `raftlog` inside the test's process, as its entry point does."""
+"""Runs the command `raftlog` inside the test's process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from raftlog.cli.main import main
+from raftlog.cli.main import command_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ def run(
     """Run `raftlog WORDS...` to its end."""
     monkeypatch.setattr("sys.argv", ["raftlog", *words])
     with pytest.raises(SystemExit) as ended:
-        main()
+        command_line()(prog_name="raftlog")
     captured = capsys.readouterr()
     code = ended.value.code
     assert code is None or isinstance(code, int)

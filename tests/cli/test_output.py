@@ -6,14 +6,26 @@ import datetime
 import decimal
 import io
 import json
+import subprocess
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import typer
 
-from raftlog.cli.output import confirm, make_table, plain, show_json, show_table
+from raftlog.chaos.cluster import PATIENCE_S
+from raftlog.cli.output import (
+    confirm,
+    make_table,
+    open_standard_streams,
+    plain,
+    say,
+    show_json,
+    show_table,
+)
 from raftlog.cli.tail import TextLines
-from raftlog.errors import ExitCode, InvalidOption
+from raftlog.errors import ExitCode, InvalidOption, OutputUnwritable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +64,50 @@ def test_values_are_shown_in_jsons_own_types(value: object, shown: object) -> No
 def test_json_is_one_line_a_document(capsys: pytest.CaptureFixture[str]) -> None:
     show_json({"text": "zwei\nZeilen"})
     assert capsys.readouterr().out == '{"text": "zwei\\nZeilen"}\n'
+
+
+@pytest.mark.parametrize("words", [["docs", "KAFKA"], ["--help"], ["--version"]])
+def test_output_that_cannot_be_written_ends_a_verb_with_one_error(words: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "raftlog", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+    assert ended.returncode == ExitCode.FAILED
+    said, remedy = ended.stderr.splitlines()
+    assert said.endswith("Standard output cannot be written: No space left on device.")
+    assert remedy.startswith("  ")
+
+
+def test_closed_standard_streams_lose_messages_and_fail_output(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.stdout", None)
+    monkeypatch.setattr("sys.stderr", None)
+    open_standard_streams()
+    say("a message")
+    with pytest.raises(OutputUnwritable, match="it is closed"):
+        show_json(1)
+    sys.stdout.flush()
+
+
+def test_every_text_can_be_written_whatever_the_locale_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    value = {"ä": "\udc80"}
+    for encoding in ("ascii", "utf-8"):
+        with (tmp_path / encoding).open("w", encoding=encoding) as file:
+            monkeypatch.setattr("sys.stdout", file)
+            open_standard_streams()
+            show_json(value)
+            show_table(["ä"], [["\udc80"]])
+        text = (tmp_path / encoding).read_text(encoding).splitlines()
+        assert json.loads(text[0]) == value
+        assert text[2] == "\\udc80"
 
 
 def test_tail_writes_one_head_and_keeps_columns_aligned(

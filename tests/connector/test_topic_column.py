@@ -55,6 +55,14 @@ def test_a_batch_without_rows_has_no_topics() -> None:
     assert list(by_topic(rows([]), 1)) == []
 
 
+def test_a_topic_s_name_that_is_not_utf_8_is_refused() -> None:
+    batch = rows(["a", "b"])
+    names = pa.array([b"a", b"\xc1"], pa.binary())
+    text = pa.StringArray.from_buffers(2, *names.buffers()[1:])
+    with pytest.raises(InvalidTopicName, match=r"\\xc1"):
+        list(by_topic(batch.set_column(1, "topic", text), 1))
+
+
 def test_a_row_without_a_topic_is_refused() -> None:
     with pytest.raises(InvalidOption, match="column 'topic' is null in 2 of 3 rows"):
         list(by_topic(rows(["a", None, None]), 1))
