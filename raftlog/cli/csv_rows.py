@@ -11,13 +11,18 @@ import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
 from raftlog.cli.overflows import EXACT_BELOW, holds_integer, refuse_overflows
+from raftlog.cli.text_blocks import CSV
 from raftlog.cli.typed_texts import ZONED, typed
+from raftlog.machines.limits import ControllerLimits
+from raftlog.machines.schema import RESERVED_NAMES
 from raftlog.records.conform import type_name
 
 _ERROR = re.compile(r"In CSV column #(\d+): (?:CSV conversion error to [^:]+: )?(.*)", re.DOTALL)
 _CELLS = re.compile(r"CSV parse error: Expected (\d+) columns, got (\d+): ")
 """What Arrow says of a place: the number of a column."""
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+_QUOTED = re.compile(rb'"[^"]*+"')
+_COLUMNS_MAX = ControllerLimits().fields_max
 
 
 def csv_header(text: bytes, schema: pa.Schema) -> pa.RecordBatch:
@@ -72,7 +77,8 @@ def read_csv(
     only: list[str] | None = None,
 ) -> pa.RecordBatch:
     """The lines as one batch, as Arrow reads them. Without a `header` the first line names the
-    columns. `only`: these of them. Raises `pa.ArrowInvalid`."""
+    columns. `only`: these of them. Raises `pa.ArrowInvalid`, and `ValueError` for more columns than
+    a topic may have: Arrow would take minutes."""
     converting = pcsv.ConvertOptions(
         column_types=schema,
         include_columns=only,
@@ -80,6 +86,8 @@ def read_csv(
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )
+    if header is None:
+        _refuse_wide(text)
     whole = pcsv.ReadOptions(block_size=len(text) + 1, column_names=header)
     file: Any = pa.BufferReader(text)  # Arrow's own file type, which the stubs lack
     table = pcsv.read_csv(file, read_options=whole, convert_options=converting).combine_chunks()
@@ -88,6 +96,13 @@ def read_csv(
         return batches[0]
     none: list[pa.Array[Any]] = [pa.array([], field.type) for field in table.schema]
     return pa.RecordBatch.from_arrays(none, names=table.schema.names)
+
+
+def _refuse_wide(text: bytes) -> None:
+    header = CSV.record.match(text.lstrip())
+    count = 0 if header is None else _QUOTED.sub(b"", header[0]).count(b",") + 1
+    if count > _COLUMNS_MAX + len(RESERVED_NAMES):  # metadata columns are left out
+        raise ValueError(f"the header has {count} columns; a topic has at most {_COLUMNS_MAX}")
 
 
 def _refuse_rounded(

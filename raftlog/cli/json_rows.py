@@ -24,6 +24,14 @@ _NO_OBJECT = re.compile(rb"\n[ \t\r]*([^{ \t\r\n][^\n]{0,20})")
 _ERROR = re.compile(r"JSON parse error: | in row \d+")
 """What Arrow says of a place: the number of a row within what it was given."""
 
+DEPTH_MAX = 200
+"""JSON may be nested so deep: deeper than any type in use. Messages that name a type twice as deep
+would reach the limit of Python's stack."""
+
+_ESCAPED = re.compile(rb"\\.", re.DOTALL)
+_QUOTED = re.compile(rb'"[^"]*+"?')
+_NO_SIGNS = bytes(set(range(256)) - set(b'"[]{}'))
+
 _GIVEN_CHARACTERS = 60
 """So much of a value that is refused is shown."""
 
@@ -97,11 +105,14 @@ def read_json(text: bytes, schema: pa.Schema) -> pa.RecordBatch:
     """The lines as one batch, as Arrow reads them. Raises `ValueError`.
 
     Arrow takes a line that is `null` for a row without values. If only such lines come before the
-    first object, it crashes the process (SIGSEGV, pyarrow 26), so they are refused.
+    first object, it crashes the process (SIGSEGV, pyarrow 26), so they are refused. So does JSON
+    that is nested 20,000 deep.
     """
     if found := _NO_OBJECT.search(b"\n" + text):
         begin = found[1].decode(errors="replace")
         raise ValueError(f"a line begins with {begin!r}, no JSON object (CSV needs --format csv)")
+    if _is_deep(text):
+        raise ValueError(f"the JSON is nested more than {DEPTH_MAX} deep")
     whole = pj.ReadOptions(block_size=len(text) + 1)
     parsing = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer")
     file: Any = pa.BufferReader(text)  # Arrow's own file type, which the stubs lack
@@ -110,6 +121,20 @@ def read_json(text: bytes, schema: pa.Schema) -> pa.RecordBatch:
     except pa.ArrowInvalid as error:
         raise ValueError(_ERROR.sub("", str(error)).rstrip(".")) from error
     return table.combine_chunks().to_batches()[0]
+
+
+def _is_deep(text: bytes) -> bool:
+    """Whether brackets are nested more than `DEPTH_MAX` deep, or so many do not match."""
+    if b"\\" in text:
+        text = _ESCAPED.sub(b"", text)
+    signs = text.translate(None, delete=_NO_SIGNS).replace(b'""', b"")
+    brackets = _QUOTED.sub(b"", signs) if b'"' in signs else signs
+    for _ in range(DEPTH_MAX):  # each time without the innermost ones
+        outer = brackets.replace(b"{}", b"").replace(b"[]", b"")
+        if len(outer) == len(brackets):  # none matches
+            return len(brackets) > DEPTH_MAX
+        brackets = outer
+    return bool(brackets)
 
 
 def _rows(text: bytes, schema: pa.Schema, *, base64: bool) -> pa.RecordBatch:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from raftlog.cli.csv_rows import csv_rows
-from raftlog.cli.json_rows import json_rows
+from raftlog.cli.json_rows import DEPTH_MAX, json_rows
 from raftlog.cli.output import plain
 from raftlog.cli.row_files import InputFormat, Notes, RowFile
 from raftlog.cli.text_blocks import BLOCK_BYTES
@@ -67,6 +67,31 @@ def read(data: bytes, schema: Schema, notes: Notes | None = None) -> list[dict[s
     parts = file.parts(arrow_schema(schema), lambda batch: conform(batch, schema, "t"))
     batches = [part.batch for part in parts if part is not None]
     return pa.Table.from_batches(batches).to_pylist(maps_as_pydicts="strict")
+
+
+@pytest.mark.parametrize("signs", ["[]", "{}"])
+def test_json_that_is_nested_too_deep_is_refused_with_its_line(signs: str) -> None:
+    begin, end = ('{"a":', "}") if signs == "{}" else ("[", "]")
+
+    def file(depth: int, notes: str = "") -> RowFile:
+        deep = '{"id": 1, "x": ' + begin * depth + "1" + end * depth + "}"
+        lines = ['{"id": 0}', notes, deep, ""]
+        source = io.BufferedReader(io.BytesIO("\n".join(lines).encode()))
+        return RowFile(source, "rows.json", InputFormat.JSON)
+
+    texts = json.dumps({"id": 1, "t": '\\"' + 300 * "[{" + "\\"})
+    assert file(DEPTH_MAX - 1, texts).schema().names == ["id", "t", "x"]
+    for depth in (DEPTH_MAX, 20_000):
+        deep = file(depth, texts)
+        for read_all in (deep.schema, lambda deep=deep: list(deep.parts(pa.schema([]), conformed))):
+            with pytest.raises(
+                InvalidOption, match="line 3: the JSON is nested more than 200 deep"
+            ):
+                read_all()
+
+
+def conformed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch
 
 
 def refusal(line: str, schema: Schema) -> str:

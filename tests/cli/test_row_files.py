@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from raftlog.chaos.cluster import PATIENCE_S
+from raftlog.cli.csv_rows import csv_header
 from raftlog.cli.output import plain
 from raftlog.cli.row_files import Fit, InputFormat, Notes, Part, RowFile
 from raftlog.cli.text_blocks import BLOCK_BYTES, pieces
@@ -409,6 +410,14 @@ def test_a_csv_header_that_names_a_column_twice_is_refused() -> None:
     told = refusal(b"id,text,day,at,price,price\n1,a,,,1,2\n", InputFormat.CSV)
     assert "twice:   price" in told
     assert "(in line 1 of rows.txt)" in told
+
+
+def test_a_csv_header_of_more_columns_than_a_topic_may_have_is_refused_unread() -> None:
+    quoted = ",".join(f'"c,{number}"' for number in range(1_000)).encode()
+    assert csv_header(quoted + b"\n", pa.schema([])).num_columns == 1_000
+    wide = b"\n" + b",".join(b"c%d" % number for number in range(200_000)) + b"\n"
+    with pytest.raises(InvalidOption, match="header has 200000 columns; a topic has at most 1000"):
+        rows(wide, InputFormat.CSV)
 
 
 def test_columns_that_a_csv_file_lacks_are_missed_in_its_header() -> None:
