@@ -140,6 +140,14 @@ class ClientSettings(EnsembleSettings):
     max_in_flight: int = setting(
         4, "Entries of one producer or attempt in flight at once.", ge=1, le=64
     )
+    linger_s: float = setting(
+        0.005,
+        "How long a row of a producer waits for others that travel in the same entry, in seconds; "
+        "while client.max_in_flight entries are unanswered, it waits longer. 0: each append is "
+        "sent at once.",
+        ge=0,
+        le=60,
+    )
     producer_idle_max_s: float = setting(
         3600.0,
         "A producer that was idle for this long, with all its appends acknowledged, continues "

@@ -67,8 +67,9 @@ SchemaLike = str | pa.Schema | Schema
 class LogClient(TopicReads):
     """A client of one cluster: synchronous, thread-safe, usable in a forked child.
 
-    Fork only while no call of the client is in flight. grpc's threads do not exist in the child,
-    and a child that was forked in the middle of their work may hang or crash at its first call.
+    Fork only while no call of the client is in flight and its producers are flushed. grpc's threads
+    do not exist in the child, and a child that was forked in the middle of their work may hang or
+    crash at its first call.
 
     Each request has one total deadline (`client.request_timeout_s`). Within it the client retries
     what may be retried. A request that fails raises a `raftlog.errors.RaftlogError`, which names
@@ -324,6 +325,7 @@ class LogClient(TopicReads):
         compression: str | None = None,
         batch_bytes: int | None = None,
         max_in_flight: int | None = None,
+        linger_s: float | None = None,
     ) -> Producer:
         """Make a producer, for many appends to one topic.
 
@@ -334,6 +336,8 @@ class LogClient(TopicReads):
                 Default: `client.batch_bytes`.
             max_in_flight: Entries that are sent before the first is answered, 1 to 64. Default:
                 `client.max_in_flight`.
+            linger_s: How many seconds a row waits for others of its entry, 0 to 60. Default:
+                `client.linger_s`.
 
         Returns:
             A producer that shares its id and sequence with no other.
@@ -342,7 +346,10 @@ class LogClient(TopicReads):
             InvalidOption: An argument has no valid value.
         """
         settings = self.settings.with_arguments(
-            compression=compression, batch_bytes=batch_bytes, max_in_flight=max_in_flight
+            compression=compression,
+            batch_bytes=batch_bytes,
+            max_in_flight=max_in_flight,
+            linger_s=linger_s,
         )
         return Producer(self._connection, self._known(topic, Right.WRITE), settings)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import threading
 import time
 import uuid
@@ -29,6 +31,15 @@ from raftlog.records.rows import batch_from_rows
 from raftlog.wire.batch import EncodedBatch
 from raftlog.wire.calls import APPEND, AppendCall
 
+LOGGER = "raftlog.client.producer"
+"""Says at the level WARNING what no call of a program could raise."""
+
+_LOOK_S = 0.01
+"""How often replies are looked for. No setting: it decides only how soon a row whose reply says
+that it was not written is sent again."""
+
+log = logging.getLogger(LOGGER)
+
 Rows = pa.Table | pa.RecordBatch | Sequence[Mapping[str, Any]]
 """What may be appended: Arrow data, or rows as mappings from column name to value.
 
@@ -44,14 +55,18 @@ class Producer:
 
     Idempotent: each entry carries the producer's random id and a sequence, so an append that is
     resent over a failover is in the log once. Rows are durable on a majority, visible and have
-    offsets once `flush` has returned. Before that, `append` only batches and sends them.
+    offsets once `flush` has returned. Before that, a thread sends them `client.linger_s` after
+    `append`, or earlier if they fill an entry. It lives while rows are not acknowledged. If the
+    interpreter exits meanwhile, it waits until they are, and logs a warning: close the producer.
+    A `with` block that ends with an error drops the rows that were not sent.
 
     The log forgets a producer that is idle for long (`topic.producer_lease_s`). So a producer that
     was idle for `client.producer_idle_max_s` takes a new id. It keeps its id while an append of it
     is not acknowledged; `UnknownProducer` may then be raised.
 
     After a failed call a producer is closed, because the log may or may not have what was sent:
-    every call raises `ProducerClosed`. In a forked child the parent's producer is closed in the
+    every call raises `ProducerClosed`. If rows fail between two calls, the next one raises their
+    error. In a forked child the parent's producer is closed in the
     same way.
     """
 
@@ -73,6 +88,13 @@ class Producer:
             compression=settings.compression,
             batch_bytes=settings.batch_bytes,
         )
+        self._linger_s = settings.linger_s
+        self._due_s = math.inf
+        """When the rows in the buffer are sent, by the monotonic clock; infinite: it is empty."""
+        self._sender: _Sender | None = None
+        """The thread that sends them, while rows are not acknowledged."""
+        self._failed: RaftlogError | None = None
+        """What the sender's last call raised, until a call of the program's raises it."""
         self._window = Window(connection, topic.group, APPEND, settings.max_in_flight)
         self._last = Appended(start=Offset(0), end=Offset(0), repeated=False)
         self._counts: deque[int] = deque()
@@ -98,8 +120,9 @@ class Producer:
         if kind is None:
             self.close()
         else:
-            self._closed = True
-            self._window.cancel()
+            with self._lock:
+                self._problem = self._problem or "its `with` block ended with an error"
+                self._window.cancel()
 
     @property
     def topic(self) -> TopicInfo:
@@ -126,7 +149,7 @@ class Producer:
         return self._acknowledged
 
     def append(self, data: Rows) -> None:
-        """Take rows. Sends what fills an entry; the rest waits for `flush` or `close`.
+        """Take rows. Sends what fills an entry; the rest follows within `client.linger_s`.
 
         Args:
             data: A `pa.Table`, a `pa.RecordBatch`, or a list of mappings from column name to value.
@@ -141,6 +164,7 @@ class Producer:
         with self._turn(takes_rows=True):
             for batch in batches:
                 self._send(self._buffer.add(batch), None)
+            self._let_wait()
 
     def flush(self) -> Offset:
         """Send all rows that were taken, and wait until they are durable and visible.
@@ -198,7 +222,7 @@ class Producer:
             )
 
     def close(self) -> None:
-        """Flush, and take no more rows. Without `close` or `flush`, rows that wait are dropped.
+        """Flush, and take no more rows.
 
         Raises:
             ProducerClosed: An earlier call failed.
@@ -220,6 +244,9 @@ class Producer:
             assert deadline is not None
             raise deadline.error(None)
         try:
+            if self._failed is not None:
+                failed, self._failed = self._failed, None
+                raise failed
             if self._problem:
                 raise ProducerClosed(topic=self._topic.name, problem=self._problem)
             if takes_rows and self._closed:
@@ -258,7 +285,59 @@ class Producer:
         topic = self._topic
         return [conform(batch, topic.schema, topic.name) for batch in record_batches(data, topic)]
 
+    def _let_wait(self) -> None:
+        """See that the rows that were taken are sent and acknowledged without another call."""
+        if self._linger_s == 0:
+            self._send(self._buffer.flush(), None)
+        if self._buffer.is_empty:
+            self._due_s = math.inf
+        else:
+            self._due_s = min(self._due_s, time.monotonic() + self._linger_s)
+        if self._sender is None and self._has_unacknowledged:
+            if not _awaited_threads():  # at exit, the interpreter waits for no more threads
+                self._flush(None)
+                return
+            self._sender = _Sender(self)
+            self._sender.start()
+
+    @property
+    def _has_unacknowledged(self) -> bool:
+        return not (self._buffer.is_empty and self._window.is_empty)
+
+    def _send_due(self, *, at_exit: bool) -> float | None:
+        """Send the rows that have waited long enough, and take the replies that came.
+
+        `at_exit` flushes all. Returns the seconds until it is due again; None: every row is
+        acknowledged, or the producer is closed.
+        """
+        try:
+            with self._turn():
+                try:
+                    self._keep(self._window.settle())
+                    if at_exit and self._has_unacknowledged:
+                        log.warning(
+                            "Python exits before all rows of a producer of topic %s are "
+                            "acknowledged; flushing them. Close the producer.",
+                            self._topic.name,
+                        )
+                        self._flush(None)
+                    now_s = time.monotonic()
+                    if self._due_s <= now_s and not self._window.is_full:
+                        self._due_s = math.inf
+                        self._send(self._buffer.flush(), None)
+                except RaftlogError as error:
+                    log.warning("A producer of topic %s failed: %s", self._topic.name, error.cause)
+                    self._failed = error
+                    raise
+                if not self._has_unacknowledged:
+                    self._sender = None
+                    return None
+        except RaftlogError:
+            return None
+        return min(_LOOK_S, self._due_s - now_s) if self._due_s > now_s else _LOOK_S
+
     def _flush(self, deadline: Deadline | None) -> list[Appended]:
+        self._due_s = math.inf
         encoded = [*self._buffer.flush()]
         replies = self._send(iter(encoded[:-1]), deadline)
         if not encoded:
@@ -296,6 +375,34 @@ class Producer:
                 raise SequenceReused(producer=self._producer, sequence=self._sequence - 1)
             self._last = reply
         return replies
+
+
+class _Sender(threading.Thread):
+    """Sends what a producer's rows wait for, until all are acknowledged.
+
+    The interpreter waits for it, as it is no daemon; so it flushes once it is the last.
+    """
+
+    def __init__(self, producer: Producer) -> None:
+        super().__init__(name="raftlog-producer", daemon=False)
+        self._producer = producer
+
+    def run(self) -> None:
+        """Call `_send_due` until it returns None."""
+        pause_s: float | None = 0.0
+        while pause_s is not None:
+            if awaited := _awaited_threads():
+                awaited[0].join(pause_s)
+            pause_s = self._producer._send_due(at_exit=not awaited)
+
+
+def _awaited_threads() -> list[threading.Thread]:
+    """The threads that may still append before the interpreter exits, the main thread first."""
+    return [
+        each
+        for each in threading.enumerate()
+        if each.is_alive() and not (each.daemon or isinstance(each, _Sender))
+    ]
 
 
 def record_batches(data: Rows, topic: TopicInfo) -> Iterator[pa.RecordBatch]:

@@ -26,6 +26,11 @@ class _Pending(NamedTuple, Generic[Request, Reply]):
     deadline: Deadline
     sent: Sent[Reply] | None
 
+    @property
+    def is_done(self) -> bool:
+        """Whether waiting for its reply takes no time."""
+        return self.sent is None or self.sent.future.done()
+
 
 class Window(Generic[Request, Reply]):
     """At most `max_in_flight` unanswered requests of `call` at the leader of `group`.
@@ -61,7 +66,7 @@ class Window(Generic[Request, Reply]):
         failed for good; the window is then unusable.
         """
         replies: list[Reply] = []
-        while len(self._pending) >= self._max_in_flight:
+        while self.is_full:
             replies.append(self._settle_oldest())
             if self._sent_again:
                 # A new call would be a gap as well, and go into the log in vain, as would all
@@ -102,6 +107,25 @@ class Window(Generic[Request, Reply]):
         replies: list[Reply] = []
         while self._pending:
             replies.append(self._settle_oldest())
+        return replies
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no call is unanswered."""
+        return not self._pending
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next call has to wait for the reply to an earlier one."""
+        return len(self._pending) >= self._max_in_flight
+
+    def settle(self) -> list[Reply]:
+        """Take the replies that have come, oldest first. Waits only to send again what failed."""
+        replies: list[Reply] = []
+        while self._pending and self._pending[0].is_done:
+            replies.append(self._settle_oldest())
+            if self._sent_again:
+                replies.extend(self.drain())
         return replies
 
     @property

@@ -36,6 +36,11 @@ class BatchBuffer:
         """Bytes of the rows that are kept, as they are in memory."""
         return self._bytes
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it keeps no row."""
+        return not self._batches
+
     def flush(self) -> Iterator[EncodedBatch]:
         """Yields all rows that are kept, encoded; keeps none."""
         batches, self._batches, self._bytes = self._batches, [], 0

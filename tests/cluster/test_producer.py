@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.connect import connect
 from raftlog.client.log_client import LogClient
 from raftlog.config import load
@@ -23,6 +23,7 @@ from raftlog.errors import (
     RaftlogError,
     SchemaMismatch,
     SequenceReused,
+    TopicRecreated,
     UnknownProducer,
 )
 from raftlog.machines.limits import PRODUCER_APPENDS_KEPT
@@ -40,7 +41,7 @@ import raftlog
 client = raftlog.connect(sys.argv[1])
 topic = client.create_topic("forked", "id bigint")
 client.append("forked", [{"id": 0}])
-producer = client.producer("forked")
+producer = client.producer("forked", linger_s=60)
 producer.append([{"id": 1}])
 client._shared_producers._lock.acquire()  # as another thread may at the moment of a fork
 child = os.fork()
@@ -60,6 +61,23 @@ assert os.waitpid(child, 0)[1] == 0
 for _ in range(3):
     client.append("forked", [{"id": 9}])
 producer.close()
+"""
+
+
+LEFT_OPEN = """
+import sys, threading
+import raftlog
+client = raftlog.connect(sys.argv[1])
+waiting = client.producer("left-open", linger_s=60)
+waiting.append([{"id": 1}])
+closed = client.producer("left-open", linger_s=60)
+
+def append() -> None:
+    threading.main_thread().join()
+    closed.append([{"id": 2}])
+    closed.close()
+
+threading.Thread(target=append).start()
 """
 
 
@@ -102,6 +120,77 @@ def test_a_forked_child_writes_as_itself_and_leaves_its_parents_producers_alone(
     for refusal in (flushed, closed, more):
         assert "'forked' takes no more rows: it belongs to the process that this one" in refusal
     assert sorted(ids(cluster, "forked")) == [0, 1, *[9] * 6]
+
+
+def test_rows_are_sent_by_time_and_the_thread_ends_with_the_last_reply(
+    cluster: ProcessCluster, client: LogClient
+) -> None:
+    client.create_topic("lingering", DDL)
+    soon, at_once = client.producer("lingering"), client.producer("lingering", linger_s=0)
+    later = client.producer("lingering", linger_s=60)
+    for number, producer in enumerate((soon, at_once, later)):
+        producer.append([{"id": number}])
+    wait_for(lambda: sorted(ids(cluster, "lingering")) == [0, 1], "rows by time", PATIENCE_S)
+    wait_for(lambda: soon.acknowledged == at_once.acknowledged == 1, "the replies", PATIENCE_S)
+    assert later.acknowledged == 0
+    later.close()
+    wait_for(
+        lambda: "raftlog-producer" not in {each.name for each in threading.enumerate()},
+        "the threads to end",
+        PATIENCE_S,
+    )
+    soon.append([{"id": 3}])
+    wait_for(lambda: soon.acknowledged == 2, "another thread", PATIENCE_S)
+
+
+def test_an_error_between_two_calls_is_raised_by_the_next_one(
+    client: LogClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = client.create_topic("gone", DDL)
+    producer = client.producer(topic)
+    client.delete_topic(topic)
+    producer.append([{"id": 1}])
+    wait_for(lambda: "producer of topic gone failed" in caplog.text, "the error", PATIENCE_S)
+    with pytest.raises(TopicRecreated):
+        producer.flush()
+    for call in (producer.close, lambda: producer.append([{"id": 2}])):
+        with pytest.raises(ProducerClosed, match="it failed before"):
+            call()
+
+
+def test_a_block_that_ends_with_an_error_drops_what_was_not_sent(
+    cluster: ProcessCluster, client: LogClient
+) -> None:
+    client.create_topic("broken-off", DDL)
+    producer = client.producer("broken-off", linger_s=60)
+
+    def append() -> None:
+        with producer:
+            producer.append([{"id": 1}])
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        append()
+    with pytest.raises(ProducerClosed, match="ended with an error"):
+        producer.flush()
+    assert ids(cluster, "broken-off") == []
+
+
+def test_the_interpreter_exits_once_the_rows_are_acknowledged_and_says_of_which_topic(
+    cluster: ProcessCluster, client: LogClient
+) -> None:
+    """A thread that appends after the main thread has ended closes its producer in time."""
+    client.create_topic("left-open", DDL)
+    ended = subprocess.run(
+        [sys.executable, "-c", LEFT_OPEN, cluster.servers],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+    assert ended.stderr.count("producer of topic left-open are acknowledged") == 1
+    assert "Close the producer" in ended.stderr
+    assert sorted(ids(cluster, "left-open")) == [1, 2]
 
 
 def test_a_producer_that_failed_never_says_that_what_it_took_is_written(
@@ -256,7 +345,8 @@ def test_an_append_of_unknown_fate_is_reported_and_no_new_producer_takes_over(
         producer = row_by_row(client, "doubt")
         producer.append([{"id": 0}])
         producer.flush()
-        producer.append([{"id": 1}])  # sent, and its answer never read
+        for batch in producer._conformed([{"id": 1}]):
+            producer._send(producer._buffer.add(batch), None)  # and its answer is never read
         forget_all(forgetful, "doubt")
         producer.append([{"id": 2}])
         with pytest.raises(UnknownProducer, match="nobody can tell"):
