@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
     from raftlog.client.positions import ReaderLag, ReaderPositions
     from raftlog.client.producer import Producer, Rows
     from raftlog.client.quotas import PrincipalQuotas
+    from raftlog.client.record_batches import RecordBatches
     from raftlog.client.watermark import NodeAnswer, ReplicaWatermark, Watermark
     from raftlog.client.writers import TopicWriters
     from raftlog.config import ClientSettings
@@ -44,7 +45,16 @@ if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
     from raftlog.machines.schema import Field, FormerField, Schema
     from raftlog.machines.settings import TopicSetting
     from raftlog.placement import Move
-    from raftlog.predicates.predicate import Predicate
+    from raftlog.predicates.predicate import (
+        And,
+        Compare,
+        In,
+        IsNull,
+        Not,
+        Or,
+        Predicate,
+        StartsWith,
+    )
     from raftlog.wire.calls import (
         ClusterDescription,
         FollowerView,
@@ -88,6 +98,13 @@ _HOMES = {
     "EpochCommitted": "raftlog.machines.outcomes",
     "ReadableRange": "raftlog.wire.calls",
     "Predicate": "raftlog.predicates.predicate",
+    "And": "raftlog.predicates.predicate",
+    "Compare": "raftlog.predicates.predicate",
+    "In": "raftlog.predicates.predicate",
+    "IsNull": "raftlog.predicates.predicate",
+    "Not": "raftlog.predicates.predicate",
+    "Or": "raftlog.predicates.predicate",
+    "StartsWith": "raftlog.predicates.predicate",
     "RangeSizes": "raftlog.wire.calls",
     "ClusterDescription": "raftlog.wire.calls",
     "NodeAddress": "raftlog.wire.group_calls",
@@ -102,6 +119,7 @@ _HOMES = {
     "ReaderPositions": "raftlog.client.positions",
     "ReaderPosition": "raftlog.wire.reader_positions",
     "ReaderLag": "raftlog.client.positions",
+    "RecordBatches": "raftlog.client.record_batches",
     "GroupReader": "raftlog.client.group_reader",
     "GroupStart": "raftlog.client.group_reader",
     "TopicWriters": "raftlog.client.writers",
@@ -157,6 +175,13 @@ __all__ = [
     "ReadableRange",
     "RangeSizes",
     "Predicate",
+    "And",
+    "Compare",
+    "In",
+    "IsNull",
+    "Not",
+    "Or",
+    "StartsWith",
     "ClusterDescription",
     "NodeAddress",
     "NodeAnswer",
@@ -170,6 +195,7 @@ __all__ = [
     "ReaderPositions",
     "ReaderPosition",
     "ReaderLag",
+    "RecordBatches",
     "GroupReader",
     "GroupStart",
     "TopicWriters",

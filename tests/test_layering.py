@@ -61,6 +61,9 @@ PACKAGES = {
     "raftlog.checksum": Package(third_party=("google_crc32c",), pure=True),
     "raftlog.core": Package(pure=True),
     "raftlog.machines": Package(ours=("raftlog.config_hosts",), pure=True),
+    "raftlog.machines.schema": Package(
+        third_party=("pyarrow",), pure=True, inside_functions=("raftlog.records.arrow_types",)
+    ),
     "raftlog.predicates": Package(anyone=(), pure=True),
     "raftlog.config_section": Package(ours=(), third_party=("pydantic",)),
     "raftlog.stored_values": Package(ours=(), third_party=("pydantic",)),
@@ -276,7 +279,7 @@ PACKAGES = {
             *VALUES,
             "raftlog.redaction",
         ),
-        third_party=("grpc", "pyarrow", "pydantic", "tenacity"),
+        third_party=("grpc", "pandas", "pyarrow", "pydantic", "tenacity"),
     ),
     "raftlog.server": Package(
         ours=(

@@ -255,14 +255,9 @@ def _names(columns: str | None, info: TopicInfo) -> list[str]:
 def _condition(where: str | None, info: TopicInfo) -> Condition | None:
     if where is None:
         return None
-    import pyarrow as pa
+    from raftlog.records.condition import condition_of
 
-    from raftlog.records.arrow_types import arrow_schema
-    from raftlog.records.condition import parse_condition
-    from raftlog.records.metadata import METADATA_FIELDS
-
-    schema = pa.schema([*arrow_schema(info.schema), *METADATA_FIELDS.values()])
-    return parse_condition(where, schema)
+    return condition_of(where, info.schema, "--where")
 
 
 def _show(batches: Iterator[pa.RecordBatch], output: Format) -> None:

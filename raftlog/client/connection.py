@@ -253,8 +253,20 @@ class Connection:
             address = self.next_address()
         if address is None:
             return None
-        data = encode_request(call, request, body)
         try_s = try_seconds(deadline, self.settings.try_timeout_s)
+        return self.start(address, call, request, try_s, body, group)
+
+    def start(
+        self,
+        address: str,
+        call: UnaryCall[Request, Reply],
+        request: Request,
+        try_s: float,
+        body: bytes = b"",
+        group: GroupId | None = None,
+    ) -> Sent[Reply]:
+        """Start one try at one node, which another thread can cancel; `receive` has its reply."""
+        data = encode_request(call, request, body)
         stub = self._channels.unary(address, call.name)
         shown = self._token.shown()
         span = self.traces.begin(call.name, group, len(data))
@@ -262,8 +274,9 @@ class Connection:
         future = stub.future(data, try_s, metadata=(*self._cluster, *metadata_of(shown), *carried))
         return Sent(call, address, future, shown, span)
 
-    def receive(self, sent: Sent[Reply], group: GroupId) -> Reply:
-        """The reply to a call that `send_leader` started. Raises its typed error."""
+    def receive(self, sent: Sent[Reply], group: GroupId | None = None) -> Reply:
+        """The reply to a call that was started, to the leader of `group` if that is given. Raises
+        its typed error, and `NodeUnreachable` if it was cancelled."""
         with self.traces.until_end(sent.span):
             return self._reply(sent.call, sent.address, sent.shown, sent.future.result, group)
 
@@ -502,6 +515,8 @@ class Connection:
         """The decoded reply, or the typed error. Updates the leader cache of `group`."""
         try:
             reply, _ = decode_reply(call, wait())
+        except grpc.FutureCancelledError:
+            raise NodeUnreachable(address=address, problem="the call was cancelled") from None
         except (grpc.RpcError, MalformedRequest) as error:
             typed = self._typed(address, shown, error)
             if group is not None:

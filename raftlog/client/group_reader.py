@@ -11,7 +11,6 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
 
@@ -20,6 +19,7 @@ import pyarrow as pa
 from raftlog.client.arguments import whole_argument
 from raftlog.client.key_values import KeyValueStore
 from raftlog.client.reader import TopicReader
+from raftlog.client.record_batches import RecordBatches
 from raftlog.core.types import NO_INDEX, Offset
 from raftlog.errors import (
     DataLoss,
@@ -60,12 +60,13 @@ def group_start_argument(start: int | None, group: str, first: object) -> GroupS
             )
 
 
-class GroupReader:
-    """A topic's batches from a reader group's position on, as they come. One thread at a time.
+class GroupReader(RecordBatches):
+    """A topic's batches from a reader group's position on, as they come. One thread at a time; any
+    may call `close`.
 
-    It is an iterator. Where it ends, after `idle_timeout_s` or with an error, the next iteration
-    goes on. What it gave is processed again after a crash until `commit` has stored that it was
-    taken.
+    Where it ends, after `idle_timeout_s` or with an error, the next iteration continues, except
+    after `close`. What it gave is processed again after a crash until `commit` has stored that it
+    was taken. Rows that `where` leaves out count as taken.
     """
 
     def __init__(
@@ -81,15 +82,14 @@ class GroupReader:
     ) -> None:
         """`first`: where a group without a position begins. The others are as for
         `TopicReader.follow`. Raises as `LogClient.follow`."""
+        super().__init__(reader)
         self._store = store
-        self._reader = reader
         self._topic = topic
         self._group = group
         self._patience_s = patience_s
         self._until_idle = until_idle
         self._key = key_of(group, topic.name)
         self._token = uuid.uuid4().hex[:8]
-        self._batches: Iterator[pa.RecordBatch] | None = None
         found = store.get(self._key)
         self._version = NO_INDEX if found is None else found.version
         held = reader.mark()
@@ -111,10 +111,7 @@ class GroupReader:
         """The first offset after the last commit; without one, where the group began."""
         return self._committed
 
-    def __iter__(self) -> GroupReader:
-        return self
-
-    def __next__(self) -> pa.RecordBatch:
+    def _read(self) -> pa.RecordBatch:
         batches, self._batches = self._batches, None
         if batches is None:
             batches = self._reader.follow(

@@ -11,12 +11,12 @@ import time
 import traceback
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 import pyarrow as pa
 
 from raftlog.client.arguments import ReadPreference
-from raftlog.client.connection import Connection
+from raftlog.client.connection import Connection, Sent
 from raftlog.client.retries import Deadline
 from raftlog.client.topics import same
 from raftlog.core.types import Offset
@@ -34,9 +34,10 @@ from raftlog.errors import (
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.schema import RESERVED_NAMES
 from raftlog.predicates.predicate import Column, Predicate, bound_to
+from raftlog.records.arrow_types import arrow_schema
 from raftlog.records.batch_codec import NotInSchema, decode_batch
 from raftlog.records.batching import split
-from raftlog.records.metadata import text_bytes_max, with_metadata
+from raftlog.records.metadata import METADATA_FIELDS, text_bytes_max, with_metadata
 from raftlog.wire.arrow_message import BATCH_DECODED_BYTES_MAX
 from raftlog.wire.calls import (
     READ,
@@ -50,6 +51,9 @@ from raftlog.wire.calls import (
     ReadHighWaterMark,
     ReadSizes,
 )
+
+if TYPE_CHECKING:
+    from raftlog.records.condition import Condition
 
 _VERIFY_S = 5.0
 """How long a node may take to check a batch of its own. No setting: the read goes on without."""
@@ -78,9 +82,10 @@ class TopicReader:
         *,
         columns: Sequence[str] | None = None,
         preference: ReadPreference = "nearest",
+        where: Condition | None = None,
     ) -> None:
         """`columns`: the topic's and metadata columns to read, in this order; None: all of the
-        topic's.
+        topic's. `where` says which rows `chosen` leaves; its columns are read as well.
 
         Raises `InvalidOption` for a name that is neither.
         """
@@ -109,6 +114,15 @@ class TopicReader:
             raise InvalidOption(
                 option="columns", problem="is empty", advice="Name at least one, such as _offset."
             )
+        self._where = where
+        kinds = {field.name: field for field in arrow_schema(topic.schema)} | METADATA_FIELDS
+        self.schema = pa.schema([kinds[name] for name in self._columns])
+        """That of the batches that `chosen` gives."""
+        if where is not None:
+            self._columns += [name for name in where.columns if name not in self._columns]
+        self.is_stopped = False
+        self._awaited: Sent[Any] | None = None
+        """The call by which `wait` waits."""
         self._data_names = [name for name in self._columns if name in by_name]
         self._field_ids = tuple(by_name[name] for name in self._data_names)
 
@@ -118,6 +132,7 @@ class TopicReader:
             self._topic.group,
             READ_HIGH_WATER_MARK,
             ReadHighWaterMark(group=self._topic.group, incarnation=self._topic.incarnation),
+            judge=self._if_stopped,
         )
 
     def sizes(
@@ -178,6 +193,8 @@ class TopicReader:
         next_offset = start
         while True:
             came = self.wait(Offset(next_offset + 1), patience_s)
+            if self.is_stopped:
+                return
             mark = self.mark().high_water_mark
             if mark > next_offset:
                 yield from self._batches(next_offset, mark, mark)
@@ -202,12 +219,24 @@ class TopicReader:
         try:
             # A replica answers only when it knows or gives up, so this loop does not spin.
             self._connection.retry(
-                lambda left_s: self._ask_sizes(call, left_s),
-                deadline,
+                lambda left_s: self._await_sizes(call, left_s), deadline, judge=self._if_stopped
             )
         except DeadlineExceeded:
             return False
         return True
+
+    def stop(self) -> None:
+        """Let the thread that reads return or raise an error soon, and at once if it waits for
+        records. Called by another thread."""
+        self.is_stopped = True
+        if (awaited := self._awaited) is not None:
+            awaited.future.cancel()
+
+    def chosen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of a batch that are wanted, without the columns that only tell which."""
+        if self._where is None:
+            return batch
+        return batch.filter(self._where.expression).select(self.schema.names)
 
     # ------------------------------------------------------------ parts
 
@@ -290,7 +319,9 @@ class TopicReader:
                 raise Internal(what=f"no batches at all in [{start}, {end}) below mark {mark}")
             return stream, *first
 
-        stream, reply, body = self._connection.retry(begin, self._deadline(start, end))
+        stream, reply, body = self._connection.retry(
+            begin, self._deadline(start, end), judge=self._if_stopped
+        )
         yield reply, body
         try:
             yield from stream
@@ -388,6 +419,20 @@ class TopicReader:
                 return found
         self._elsewhere.clear()
         return list(self._connection.addresses())
+
+    def _await_sizes(self, call: ReadSizes, try_s: float) -> RangeSizes:
+        """As `_ask_sizes`; `stop` ends it."""
+        address = self._address()
+        with self._noting(address):
+            sent = self._connection.start(address, READ_SIZES, call, try_s)
+            self._awaited = sent
+            if self.is_stopped:
+                sent.future.cancel()
+            return self._connection.receive(sent)
+
+    def _if_stopped(self, error: RaftlogError) -> RaftlogError | None:
+        """Nothing is tried again once the read was stopped."""
+        return error if self.is_stopped else None
 
     def _ask_sizes(self, call: ReadSizes, try_s: float) -> RangeSizes:
         address = self._address()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import overload
-
-import pyarrow as pa
 
 from raftlog.client.arguments import (
     ReadArguments,
@@ -19,6 +17,7 @@ from raftlog.client.key_values import KeyValueStore
 from raftlog.client.marks import read_marks
 from raftlog.client.positions import check_group
 from raftlog.client.reader import TopicReader
+from raftlog.client.record_batches import RecordBatches
 from raftlog.client.topics import meant
 from raftlog.core.types import Offset
 from raftlog.errors import RaftlogError
@@ -44,7 +43,8 @@ class TopicReads:
         mark: int | None = None,
         columns: Sequence[str] | None = None,
         preference: ReadPreference = "nearest",
-    ) -> Iterator[pa.RecordBatch]:
+        where: str | Predicate | None = None,
+    ) -> RecordBatches:
         """Read the records [start, end) in order, from any replica.
 
         Args:
@@ -58,11 +58,16 @@ class TopicReads:
                 _timestamp, _epoch, _writer and _term may be among them. Default: all columns of the
                 topic.
             preference: Which replicas to ask: `nearest` (any), `leader`, `follower` or `observer`.
+            where: The condition on the rows, as SQL text such as "delay > 60 AND carrier IN ('AA',
+                'B6')" or as a `Predicate`. Rows for which it is false or null are left out. It may
+                test columns that are not among `columns`, and metadata columns. The text takes
+                what `raftlog tail --where` takes; times without a zone in it are UTC. Default: all
+                rows.
 
-        Yields:
-            Arrow batches of these columns; none is empty. Spark may have written text that is not
-            UTF-8, of which `to_pylist` raises `UnicodeDecodeError`: cast its column to
-            `pa.binary()` before.
+        Returns:
+            An iterator over Arrow batches of these columns, none of which is empty, or the same as
+            a table or a DataFrame. Spark may have written text that is not UTF-8, of which
+            `to_pylist` raises `UnicodeDecodeError`: cast its column to `pa.binary()` before.
 
         Raises:
             OffsetTrimmed: `start` lies below the log's start.
@@ -73,7 +78,7 @@ class TopicReads:
         ReadArguments().with_values(preference=preference).with_arguments(
             start=start, end=end, mark=mark, columns=columns
         )
-        reader = self._reader(topic, columns, preference)
+        reader = self._reader(topic, columns, preference, where)
         if mark is None or start is None:
             held = reader.mark()
             start = held.log_start_offset if start is None else start
@@ -81,7 +86,7 @@ class TopicReads:
                 mark = held.high_water_mark
                 end = mark if end is None else min(end, mark)
         end = mark if end is None else end
-        return reader.batches(Offset(start), Offset(end), mark=Offset(mark))
+        return RecordBatches(reader, reader.batches(Offset(start), Offset(end), mark=Offset(mark)))
 
     @overload
     def follow(
@@ -91,8 +96,9 @@ class TopicReads:
         *,
         columns: Sequence[str] | None = None,
         preference: ReadPreference = "nearest",
+        where: str | Predicate | None = None,
         idle_timeout_s: float | None = None,
-    ) -> Iterator[pa.RecordBatch]: ...
+    ) -> RecordBatches: ...
 
     @overload
     def follow(
@@ -103,6 +109,7 @@ class TopicReads:
         group_start: GroupStart = "earliest",
         columns: Sequence[str] | None = None,
         preference: ReadPreference = "nearest",
+        where: str | Predicate | None = None,
         idle_timeout_s: float | None = None,
     ) -> GroupReader: ...
 
@@ -115,8 +122,9 @@ class TopicReads:
         group_start: GroupStart = "earliest",
         columns: Sequence[str] | None = None,
         preference: ReadPreference = "nearest",
+        where: str | Predicate | None = None,
         idle_timeout_s: float | None = None,
-    ) -> Iterator[pa.RecordBatch] | GroupReader:
+    ) -> RecordBatches:
         """Read records as they come, from an offset on or from where a reader group has got to.
 
         Args:
@@ -128,11 +136,13 @@ class TopicReads:
                 `latest`, the high-water mark, or an offset. A position is never replaced by it.
             columns: As in `read`.
             preference: As in `read`. Whether more records came is asked of the leader.
+            where: As in `read`.
             idle_timeout_s: Return when no record came for so many seconds. Default: never.
 
-        Yields:
-            Arrow batches; none is empty. With `group` the iterator is a `GroupReader`, whose
-            `commit` stores how far the group has got.
+        Returns:
+            An iterator over Arrow batches, none of which is empty, which another thread can
+            `close`. With `group` it is a `GroupReader`, whose `commit` stores how far the group has
+            got.
 
         Raises:
             DeadlineExceeded: No leader could be asked whether there are more records. The batches
@@ -157,18 +167,17 @@ class TopicReads:
             info = meant(self._connection, topic)
             return GroupReader(
                 self.kv,
-                TopicReader(self._connection, info, columns=columns, preference=preference),
+                self._reader(info, columns, preference, where),
                 info,
                 group,
                 first=first,
                 patience_s=patience_s,
                 until_idle=until_idle,
             )
-        reader = self._reader(topic, columns, preference)
-        return reader.follow(
-            Offset(start) if start is not None else reader.mark().high_water_mark,
-            patience_s=patience_s,
-            until_idle=until_idle,
+        reader = self._reader(topic, columns, preference, where)
+        first_offset = Offset(start) if start is not None else reader.mark().high_water_mark
+        return RecordBatches(
+            reader, reader.follow(first_offset, patience_s=patience_s, until_idle=until_idle)
         )
 
     def read_high_water_mark(self, topic: TopicInfo | str) -> ReadableRange:
@@ -253,7 +262,18 @@ class TopicReads:
         return self._connection.call_leader(info.group, FIND_OFFSET, call).offset
 
     def _reader(
-        self, topic: TopicInfo | str, columns: Sequence[str] | None, preference: ReadPreference
+        self,
+        topic: TopicInfo | str,
+        columns: Sequence[str] | None,
+        preference: ReadPreference,
+        where: str | Predicate | None = None,
     ) -> TopicReader:
         info = meant(self._connection, topic)
-        return TopicReader(self._connection, info, columns=columns, preference=preference)
+        condition = None
+        if where is not None:
+            from raftlog.records.condition import condition_of  # which loads sqlglot
+
+            condition = condition_of(where, info.schema, "where")
+        return TopicReader(
+            self._connection, info, columns=columns, preference=preference, where=condition
+        )

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 RESERVED_NAMES = ("_topic", "_offset", "_timestamp", "_epoch", "_writer", "_term")
 """Metadata columns: a topic's own fields never carry these names."""
@@ -87,6 +91,16 @@ class Schema:
             Whether the first version lacks it.
         """
         return field.since > 0 and self.at(1).field(field.id) is None
+
+    def to_arrow(self) -> pa.Schema:
+        """Give the columns as Arrow has them.
+
+        Returns:
+            The schema of each batch of all columns that a read gives.
+        """
+        from raftlog.records.arrow_types import arrow_schema  # a node has no pyarrow in memory
+
+        return arrow_schema(self)
 
     def field(self, field_id: int) -> Field | None:
         """Find a column by its id.

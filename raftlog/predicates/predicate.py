@@ -35,34 +35,41 @@ IN_VALUES_MAX = 1_000
 class Compare:
     """`column operator value`; null where the column is."""
 
-    column: Column
+    column: int | str
+    """As `In.column`."""
     operator: str
-    """One of `OPERATORS`."""
-    value: Value
+    """=, <, <=, > or >=."""
+    value: bool | int | float | str | bytes
+    """As each of `In.values`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class In:
     """The column is one of the values; null where the column is."""
 
-    column: Column
-    values: tuple[Value, ...]
-    """At least one, of one type, in rising order."""
+    column: int | str
+    """A topic's or metadata column by name. Within raftlog also a topic's by its field id."""
+    values: tuple[bool | int | float | str | bytes, ...]
+    """At least one, of one type, in rising order: at most 1,000. A date is days since 1970, a
+    timestamp microseconds since 1970 UTC. None is null or NaN."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartsWith:
     """The text column begins with the prefix; null where the column is."""
 
-    column: Column
+    column: int | str
+    """As `In.column`."""
     prefix: str
+    """How the text begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsNull:
     """The column is null. Itself never null."""
 
-    column: Column
+    column: int | str
+    """As `In.column`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +77,7 @@ class Not:
     """True where the part is false, and null where it is null."""
 
     part: Predicate
+    """What is negated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +85,7 @@ class And:
     """True if all parts are, of which there may be none; false if one is."""
 
     parts: tuple[Predicate, ...]
+    """What all must be true."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +93,7 @@ class Or:
     """False if all parts are, of which there may be none; true if one is."""
 
     parts: tuple[Predicate, ...]
+    """Of what one must be true."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

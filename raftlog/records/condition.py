@@ -1,4 +1,5 @@
-"""Conditions on records, as of `raftlog tail --where`: a small part of SQL, read by sqlglot.
+"""Conditions on records, as of `raftlog tail --where` and `where` of the client's reads: a small
+part of SQL, read by sqlglot, or a predicate.
 
 They become expressions of Arrow, which choose records, and predicates, by which whole batches are
 skipped. Only what is named below is taken, so nothing is evaluated but comparisons of columns with
@@ -13,7 +14,9 @@ import decimal
 import operator
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import reduce
+from reprlib import repr as shortened
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -23,22 +26,35 @@ from sqlglot import exp
 
 from raftlog.errors import InvalidOption
 from raftlog.machines.limits import INTEGER_MAX
+from raftlog.machines.schema import Schema
 from raftlog.predicates.making import compared, fitted, one_of, starting
 from raftlog.predicates.predicate import (
+    DEPTH_MAX,
+    NODES_MAX,
     And,
+    Column,
+    Compare,
+    Constant,
+    In,
     IsNull,
     Not,
     Or,
     Predicate,
+    StartsWith,
     Unknown,
     Value,
+    columns_of,
+    depth,
+    node_count,
 )
+from raftlog.records.arrow_types import arrow_schema
 from raftlog.records.conform import type_name
 from raftlog.records.interval_text import intervals
+from raftlog.records.metadata import METADATA_FIELDS
 
 _Node: TypeAlias = "exp.Expr"
 
-_OPTION = "--where"
+_OPTION = "where"
 
 _ADVICE = (
     "Compare columns with values: delay > 10 AND carrier IN ('AA', 'B6'). There are =, <>, <, <=, "
@@ -101,6 +117,20 @@ class Condition(NamedTuple):
     """The columns that it needs, by first use."""
     predicate: Predicate
     """What is true of every record that is wanted, as far as predicates can say it."""
+
+
+def condition_of(where: str | Predicate, schema: Schema, option: str) -> Condition:
+    """The condition on a topic's and metadata columns. Raises `InvalidOption`, which names the
+    option and says what is wrong."""
+    fields = pa.schema([*arrow_schema(schema), *METADATA_FIELDS.values()])
+    try:
+        if isinstance(where, str):
+            return parse_condition(where, fields)
+        if isinstance(where, Predicate):
+            return _said_by(where, fields)
+        raise _refused(f"is of type {type(where).__name__}", "Give SQL text or a Predicate.")
+    except InvalidOption as error:
+        raise replace(error, option=option) from None
 
 
 def parse_condition(text: str, schema: pa.Schema) -> Condition:
@@ -443,3 +473,96 @@ def _is_text(node: object) -> bool:
 
 def _refused(problem: str, advice: str = _ADVICE) -> InvalidOption:
     return InvalidOption(option=_OPTION, problem=problem, advice=advice)
+
+
+# ---------------------------------------------------------------- predicates
+
+
+def _said_by(predicate: Predicate, schema: pa.Schema) -> Condition:
+    """The condition that a predicate says, about columns of this schema."""
+    try:
+        fits = node_count(predicate) <= NODES_MAX and depth(predicate) <= DEPTH_MAX
+    except RecursionError:
+        fits = False
+    if not fits:
+        advice = f"Give at most {NODES_MAX} tests and connectives, {DEPTH_MAX} within each other."
+        raise _refused("is too large a predicate", advice)
+    columns = sorted(map(str, columns_of(predicate)))
+    return Condition(_expression(predicate, schema), columns, predicate)
+
+
+def _expression(predicate: Predicate, schema: pa.Schema) -> pc.Expression:
+    match predicate:
+        case And(parts=parts):
+            return reduce(
+                operator.and_, [_expression(part, schema) for part in parts], _CONSTANTS[True]
+            )
+        case Or(parts=parts):
+            return reduce(
+                operator.or_, [_expression(part, schema) for part in parts], _CONSTANTS[False]
+            )
+        case Not(part=part):
+            return ~_expression(part, schema)
+        case Constant(value=bool() | None as value):
+            return _CONSTANTS[value]
+        case IsNull(column=column):
+            return _field(column, schema).value.is_null()
+        case Compare(column=column, operator=name, value=value) if name in _OPERATORS:
+            field = _field(column, schema)
+            test: pc.Expression = _OPERATORS[name](field.value, _scalar(value, field))
+            return test
+        case In(column=column, values=values) if values:
+            field = _field(column, schema)
+            return reduce(operator.or_, [field.value == _scalar(each, field) for each in values])
+        case StartsWith(column=column, prefix=str(prefix)):
+            field = _field(column, schema)
+            if pa.types.is_string(field.type):
+                return pc.starts_with(field.value, prefix)
+    problem = f"has {shortened(predicate)}, which no row can be tested with"
+    raise _refused(problem, _ADVICE_ON_PREDICATES)
+
+
+_CONSTANTS: dict[bool | None, pc.Expression] = {
+    True: pc.scalar(True),
+    False: pc.scalar(False),
+    None: pc.scalar(pa.scalar(None, pa.bool_())),  # type: ignore[arg-type]  # the stubs lack it
+}
+_OPERATORS = dict(_COMPARISONS.values())
+_ADVICE_ON_PREDICATES = (
+    "Compare a column with a value of its type, a date as days and a timestamp as microseconds "
+    "since 1970 UTC, by one of =, <, <=, >, >=. SQL text says more."
+)
+
+
+def _field(name: Column, schema: pa.Schema) -> _Column:
+    if name not in schema.names:
+        known = ", ".join(schema.names)
+        raise _refused(f"names {shortened(name)}, which is no column", f"There are: {known}.")
+    return _Column(str(name), schema.field(name).type, pc.field(name), is_whole=True)
+
+
+def _scalar(value: Value, column: _Column) -> pa.Scalar[Any]:
+    """A value of a predicate, to compare the column with."""
+    types, kind = pa.types, column.type
+    with contextlib.suppress(pa.ArrowException, OverflowError):
+        match value:
+            case bool() if types.is_boolean(kind):
+                return pa.scalar(value)
+            case bool():
+                pass
+            case int() if types.is_integer(kind):
+                return _among_whole(decimal.Decimal(value), kind)
+            case int() if types.is_decimal(kind):
+                return pa.scalar(decimal.Decimal(value))
+            case int() if types.is_date32(kind):
+                return pa.scalar(value, pa.int32()).cast(kind)
+            case int() if types.is_timestamp(kind):
+                return pa.scalar(value, pa.int64()).cast(kind)
+            case int() | float() if types.is_floating(kind) and value == value:
+                return pa.scalar(float(value), kind)
+            case str() if types.is_string(kind):
+                return pa.scalar(value)
+            case bytes() if types.is_binary(kind):
+                return pa.scalar(value)
+    problem = f"compares {column.name} ({type_name(kind)}) with {shortened(value)}, which is none"
+    raise _refused(problem, _ADVICE_ON_PREDICATES)

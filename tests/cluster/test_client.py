@@ -12,10 +12,12 @@ import pyarrow as pa
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+import raftlog
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.call_errors import typed_error
 from raftlog.client.log_client import LogClient
 from raftlog.client.marks import IN_FLIGHT_MAX
+from raftlog.core.types import Offset
 from raftlog.errors import (
     CheckpointReset,
     InvalidOption,
@@ -150,6 +152,66 @@ def test_follow_gives_records_as_they_come(client: LogClient, name: str) -> None
     assert not follower.is_alive()
 
 
+def test_a_read_gives_the_rows_for_which_where_is_true(client: LogClient, name: str) -> None:
+    topic = client.create_topic(name, "id bigint not null, text string")
+    client.append(name, [{"id": each, "text": None if each % 3 else "x"} for each in range(6)])
+    late = raftlog.And(
+        parts=(
+            raftlog.Compare(column="_offset", operator=">=", value=1),
+            raftlog.Not(part=raftlog.IsNull(column="text")),
+        )
+    )
+    for where in ("_offset >= 1 AND text IS NOT NULL", late):
+        assert client.read(name, columns=["id"], where=where).to_table().to_pydict() == {"id": [3]}
+    found = client.read(topic, where="text <> 'y'")
+    assert found.schema == topic.schema.to_arrow() == found.to_table().schema
+    assert client.read(topic, where="id > 9").to_table().num_rows == 0
+    frame = client.read(topic, columns=["text", "_offset"], where="id < 2").to_pandas()
+    assert frame.to_dict("list") == {"text": ["x", None], "_offset": [0, 1]}
+    for wrong in ("nope = 1", "id =", 5):
+        with pytest.raises(InvalidOption) as refused:
+            client.read(topic, where=wrong)
+        assert refused.value.option == "where"
+
+
+@pytest.mark.parametrize("group", [None, "closed"])
+def test_another_thread_ends_a_follow_that_waits(
+    client: LogClient, name: str, group: str | None
+) -> None:
+    topic = client.create_topic(name, DDL)
+    client.append(name, rows(0, 1))
+    begin = {"start": 0} if group is None else {"group": group}
+    following = client.follow(topic, columns=["id"], where="id > 0", **begin)
+    found: list[int] = []
+
+    def follow() -> None:
+        for batch in following:
+            found.extend(batch.column("id").to_pylist())
+
+    follower = threading.Thread(target=follow)
+    follower.start()
+    wait_for(lambda: found == [1], "the record", PATIENCE_S)
+    first = following._reader._awaited
+    wait_for(lambda: following._reader._awaited is not first, "the wait for more", PATIENCE_S)
+    following.close()
+    follower.join(PATIENCE_S)
+    assert not follower.is_alive()
+    assert following._reader._awaited.future.cancelled(), "nothing waits until its time has passed"
+    assert next(following, None) is None
+    with pytest.raises(NodeUnreachable, match="cancelled"):  # and no other node is asked
+        following._reader.wait(Offset(3), 1.0)
+    if isinstance(following, raftlog.GroupReader):
+        assert following.commit().offset == 2, "what where leaves out counts as taken"
+
+
+def test_a_read_that_was_closed_asks_no_node_again(client: LogClient, name: str) -> None:
+    topic = client.create_topic(name, DDL)
+    client.append(topic, rows(1))
+    found = client.read(topic)
+    found.close()
+    assert list(found) == []
+
+
 def test_an_epoch_is_invisible_until_committed_then_whole(client: LogClient, name: str) -> None:
     """CHECKLIST 23."""
     topic = client.create_topic(name, DDL)
@@ -271,8 +333,6 @@ def test_the_watermark_tells_every_replicas_lag(
 
 
 def test_no_server_at_all_is_an_error_that_says_how_to_start_one() -> None:
-    import raftlog
-
     with (
         raftlog.connect("127.0.0.1:9", request_timeout_s=0.5) as client,
         pytest.raises(Exception, match="raftlog up") as caught,

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import math
 import zoneinfo
+from functools import reduce
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,13 +18,17 @@ from raftlog.predicates.predicate import (
     NODES_MAX,
     And,
     Compare,
+    Constant,
+    In,
     IsNull,
     Not,
+    Or,
     Predicate,
     StartsWith,
     Unknown,
 )
-from raftlog.records.condition import parse_condition, sparks_predicate
+from raftlog.records.arrow_types import schema_of
+from raftlog.records.condition import Condition, condition_of, parse_condition, sparks_predicate
 
 SCHEMA = pa.schema(
     [
@@ -68,8 +75,12 @@ ROWS = [
 
 
 def wanted(condition: str) -> list[int]:
+    return chosen(parse_condition(condition, SCHEMA))
+
+
+def chosen(condition: Condition) -> list[int]:
     batch = pa.RecordBatch.from_pylist(ROWS, schema=SCHEMA)
-    found = batch.filter(parse_condition(condition, SCHEMA).expression)
+    found = batch.filter(condition.expression)
     return [int(each) for each in found.column("id").to_numpy()]
 
 
@@ -127,6 +138,55 @@ def wanted(condition: str) -> list[int]:
 )
 def test_a_condition_wants_these_records(condition: str, ids: list[int]) -> None:
     assert wanted(condition) == ids
+    predicate = parse_condition(condition, SCHEMA).predicate
+    if "Unknown" not in repr(predicate):  # else it does not say all of the condition
+        found = condition_of(predicate, schema_of(SCHEMA), "where")
+        assert chosen(found) == ids
+        assert sorted(found.columns) == found.columns
+
+
+@pytest.mark.parametrize(
+    ("predicate", "ids"),
+    [
+        (And(parts=()), [0, 1, 2]),
+        (Or(parts=()), []),
+        (Constant(value=None), []),
+        (Not(part=Constant(value=None)), []),
+        (Not(part=In(column="carrier", values=("AA",))), [1]),
+        (Compare(column="price", operator="<", value=2), [0]),
+        (Compare(column="delay", operator=">", value=1), [0]),
+        (Compare(column="day", operator="=", value=20484), [1]),
+        (Compare(column="at", operator="<", value=2**62), [1]),
+    ],
+)
+def test_a_predicate_wants_these_records(predicate: Predicate, ids: list[int]) -> None:
+    assert chosen(condition_of(predicate, schema_of(SCHEMA), "where")) == ids
+
+
+@pytest.mark.parametrize(
+    ("where", "problem"),
+    [
+        (5, "is of type int"),
+        (Unknown(), "has Unknown(), which no row can be tested with"),
+        (Compare(column="id", operator="!=", value=5), "which no row can be tested with"),
+        (StartsWith(column="id", prefix="5"), "which no row can be tested with"),
+        (In(column="id", values=()), "which no row can be tested with"),
+        (Compare(column="nope", operator="=", value=5), "names 'nope', which is no column"),
+        (Compare(column=1, operator="=", value=5), "names 1, which is no column"),
+        (Compare(column="id", operator="=", value="5"), "compares id (BIGINT) with '5'"),
+        (Compare(column="id", operator="=", value=True), "compares id (BIGINT) with True"),
+        (Compare(column="delay", operator="=", value=math.nan), "with nan, which is none"),
+        (Compare(column="day", operator="=", value=2**40), "which is none"),
+        (Compare(column="clock", operator="=", value=5), "compares clock (TIME(9)) with 5"),
+        (And(parts=(IsNull(column="id"),) * NODES_MAX), "is too large a predicate"),
+        (reduce(lambda part, _: Not(part=part), range(10**4), Unknown()), "is too large"),
+    ],
+)
+def test_what_no_row_can_be_tested_with_is_refused(where: Any, problem: str) -> None:
+    with pytest.raises(InvalidOption) as refused:
+        condition_of(where, schema_of(SCHEMA), "--where")
+    assert refused.value.option == "--where"
+    assert problem in refused.value.cause
 
 
 @pytest.mark.parametrize(
@@ -168,7 +228,7 @@ def test_what_is_no_comparison_of_a_column_with_a_value_is_refused(
 ) -> None:
     with pytest.raises(InvalidOption) as refused:
         parse_condition(condition, SCHEMA)
-    assert refused.value.option == "--where"
+    assert refused.value.option == "where"
     assert problem in refused.value.cause
 
 
