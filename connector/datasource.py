@@ -60,7 +60,7 @@ class RaftlogDataSource(DataSource):
     @errors_logged
     def schema(self) -> StructType:
         """The columns of the subscribed topics, by name, or of the view. Not called with
-        `.schema(...)`, nor for a table whose columns somebody gave."""
+        `.schema(...)`, nor for a table that was created with columns."""
         table = sql_table.declared(self.options)
         if table is None:
             return self._columns(self.options)

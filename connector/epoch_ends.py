@@ -85,7 +85,7 @@ def _end_before(
     end = 0 if last is None else last.offset + 1
     if last is not None and last.epoch == after.epoch:
         return end
-    # It has no records. If nobody else wrote around it, the topic's end was here all the same.
+    # It has no records. If no other writer wrote around it, the topic's end was here all the same.
     later = seek(end, first)
     until = first if later is None else later.offset
     if until == end:

@@ -1,4 +1,4 @@
-"""Spark's filters as predicates of raftlog: what a read is told of its `where`.
+"""Spark's filters as predicates of raftlog: what a read learns of its `where`.
 
 Whatever a predicate cannot say exactly is `Unknown` in its place, so nothing is skipped for it:
 decimals, which have no bounds, text with a collation, and parts of nested columns. Spark evaluates

@@ -1,7 +1,7 @@
 """How many of the records that wait one micro-batch of a stream takes. Pure logic.
 
-Spark has no limit that is made of several, so it is told of one (that there is one matters) and all
-of them are applied here, when the end of a batch is decided.
+Spark has no limit that is made of several, so it gets one (that there is one matters) and all of
+them are applied here, when the end of a batch is decided.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Metadata columns: what the source says of each record, and how the sink knows that it did.
 
 The source marks each of them in its field metadata, which Spark carries along with a column. So
-the sink leaves out what was read, and never a column that somebody made under such a name.
+the sink leaves out what was read, and never a column that a user made under such a name.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def check_reserved(given: StructType, topic: str) -> None:
     """Check that every column under a metadata column's name is that metadata column.
 
     Raises `SchemaMismatch`: no topic has columns of these names, in upper or lower case, and to
-    leave out somebody's own would lose it.
+    leave out one of the user's would lose it.
     """
     names = [field.name for field in given.fields if _takes_name(field)]
     if not names:

@@ -185,7 +185,7 @@ def _is_offset(given: object) -> TypeGuard[int]:
 
 
 def _object(given: Any) -> Mapping[str, Any]:
-    """What Spark stored, which is an object unless somebody changed it. Raises `DataLoss`."""
+    """What Spark stored, which is an object unless it was changed. Raises `DataLoss`."""
     if not isinstance(given, Mapping):
         raise _unreadable(given, "is no JSON object")
     return given

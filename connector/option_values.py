@@ -231,7 +231,7 @@ def _refuse_async_progress(value: str) -> None:
 
 
 def _refuse_schema(endpoints: frozenset[Endpoint]) -> None:
-    """Spark passes on what `.schema(...)` was given in another way, so somebody mistook it."""
+    """Spark passes on what `.schema(...)` was given in another way, so this option is a mistake."""
     raise InvalidOption(
         option="schema",
         problem=f"is not known to {places(endpoints)}: the topic has its columns",

@@ -473,7 +473,7 @@ def _append_on_reset(values: OptionValues, app_id: str | None) -> bool:
         raise InvalidOption(
             option="onCheckpointReset",
             problem="is append beside 'txnAppId', under which rows are never written again",
-            advice="Leave it out, and give another txnAppId to write the rows once more.",
+            advice="Leave it out, and give another txnAppId to write the rows again.",
         )
     return append
 

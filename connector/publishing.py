@@ -153,7 +153,7 @@ class PositionPublisher:
         return 0.0 if self._hurried else delay_s
 
     def _send(self, position: GroupPosition) -> None:
-        """Publish one. A new session follows an `UnknownSession`, so that is tried once more."""
+        """Publish one. A new session follows an `UnknownSession`, so that is tried again."""
         try:
             try:
                 self._publish(position)

@@ -53,7 +53,7 @@ def check(client: LogClient, topic: TopicInfo, key: EpochKey, options: SinkOptio
 
 def note(client: LogClient, topic: TopicInfo, key: EpochKey, options: SinkOptions) -> None:
     """Remember under which name the query writes, with this process's first batch of it: for the
-    check above, and for whoever asks later where the query wrote (`raftlog doctor`)."""
+    check above, and for `raftlog doctor`, which asks later where the query wrote."""
     name = options.query_name
     here = (os.getpid(), topic.incarnation, name, key.query_id)
     if here in _noted:

@@ -1,7 +1,7 @@
 """The driver is told, once a query, that it writes at a fraction of the speed (`ARROW_BYTES`).
 
 Only tasks see the session's settings: as local properties, if they are set at all. A warning in an
-executor's log is read by nobody, so the first task's message carries what it saw, and the process
+executor's log is rarely read, so the first task's message carries what it saw, and the process
 that ends the batch, on the driver, warns.
 """
 
@@ -24,8 +24,8 @@ _told: set[str] = set()
 
 
 def seen_by_task() -> str:
-    """What the setting is, if it makes this task's write slow; "" if it does not, or if nobody is
-    to tell, because this is not the first task."""
+    """What the setting is, if it makes this task's write slow; "" if it does not, or if this is
+    not the first task."""
     context = TaskContext.get()
     if context is None or context.partitionId() != 0:
         return ""

@@ -54,7 +54,7 @@ def declared(given: Mapping[str, str]) -> dict[str, str] | None:
 
 
 def with_options(schema: StructType, table: Mapping[str, str]) -> StructType:
-    """The table's columns, which bring its options to whoever reads it."""
+    """The table's columns, which bring its options to each read."""
     first, *others = schema.fields
     metadata = {**(first.metadata or {}), MARK: dict(table)}
     return StructType([StructField(first.name, first.dataType, first.nullable, metadata), *others])
@@ -75,7 +75,7 @@ def read_options(
 
 
 def refuse_insert(given: Mapping[str, str], schema: StructType) -> None:
-    """Refuse a write that nobody gave an option, of columns that a table brought."""
+    """Reject a write without options, of columns that a table brought."""
     if _options_in(schema) is not None and not given.keys() - {FOUND}:
         raise InvalidOption(
             option="topic",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _MERGES_MAX = 10
 """How often a topic's columns are merged while others change them too. No setting: each of these
-times somebody else was faster."""
+times another writer was faster."""
 
 
 def column_names(schema: StructType, topic: TopicInfo) -> list[str | None]:

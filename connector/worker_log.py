@@ -1,8 +1,8 @@
 """What the connector logs in Spark's Python workers: lines with time, level and logger.
 
-Spark runs sources and sinks in worker processes, where nobody configures `logging`. Python then
+Spark runs sources and sinks in worker processes, where `logging` is not configured. Python then
 writes the bare message to standard error, which Spark passes on to that of the driver or the
-executor. The handler here adds time, level and logger. If somebody did configure `logging`, records
+executor. The handler here adds time, level and logger. If `logging` is configured, records
 go only there. This includes spark.sql.pyspark.worker.logging.enabled, which gives the root logger a
 handler of Spark's (rows of `spark.tvf.python_worker_logs()`).
 """

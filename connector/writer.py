@@ -136,7 +136,7 @@ class _Rows:
     topic: TopicInfo | None = None
     """That topic, if it was found."""
     looked: bool = False
-    """Whether somebody looked for it, so that without it there is none."""
+    """Whether it was looked up: then None means that it does not exist."""
 
 
 def _rows(options: SinkOptions, schema: StructType, overwrite: bool) -> _Rows:
@@ -475,7 +475,7 @@ def _checkpoint_location(options: SinkOptions) -> str:
 def _fenced(key: EpochKey) -> EpochKey:
     """The key with the batch of the surrounding streaming query, if the task sees one.
 
-    The run is left out if somebody set a job group of their own in foreachBatch. Its name would
+    The run is left out if the user set a job group in foreachBatch. Its name would
     stay the same over restarts, so a replay would look like a second write.
     """
     context = TaskContext.get()

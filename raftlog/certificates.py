@@ -1,6 +1,6 @@
 """Certificates for trying and for small clusters: a CA of a cluster's own, and what it signs.
 
-    ca.pem, ca.key           the CA; whoever has the key can make nodes and clients
+    ca.pem, ca.key           the CA; its key can make nodes and clients
     node-3.pem, node-3.key   node 3's: its name among nodes (`raftlog.tls.peer_name`), its hosts
     client.pem, client.key   for clients, where nodes ask for a certificate
 

@@ -14,7 +14,7 @@ from raftlog.errors import InvalidOption
 
 _LOOK_AGAIN_S = 1.0
 """Files are looked at again after so long. No setting: a certificate is replaced days before the
-former one ends, and whoever is shut out waits no longer."""
+former one ends, and a caller that is shut out waits no longer."""
 
 _Stamp: TypeAlias = "tuple[tuple[int, int, int] | None, ...]"
 
@@ -89,7 +89,7 @@ def _stamp(paths: Sequence[str]) -> _Stamp:
 
 @contextmanager
 def only_writer(file: Path) -> Iterator[None]:
-    """While it runs, nobody else changes a file in the same folder who asks this way. Raises
+    """While it runs, no other holder changes a file in the same folder. Raises
     `OSError`."""
     held = os.open(file.parent, os.O_RDONLY | os.O_CLOEXEC)  # the file itself is replaced
     try:

@@ -205,7 +205,7 @@ class ServerSettings(Section):
     )
     reorder_wait_max_s: float = setting(
         0.05,
-        "How long a writer's call that overtook its predecessor is held back. Without the wait it "
+        "How long a writer's call that overtook its predecessor waits for it. Without the wait it "
         "would be replicated first and then refused as a gap.",
         ge=0,
         le=10,

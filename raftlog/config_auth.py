@@ -77,7 +77,7 @@ class AuthSettings(Section):
 
     quota_wait_max_s: float = setting(
         2.0,
-        "How long a call of somebody over their quota is held back, s. One that would have to wait "
+        "How long a call over its caller's quota is throttled, s. One that would have to wait "
         "longer is refused, and its client tries again.",
         ge=0.0,
         le=60.0,

@@ -1,4 +1,4 @@
-"""Credentials that Spark's options name: who a query is, and to whom alone it may prove that.
+"""Credentials that Spark's options name: a query's identity, and the servers that may see it.
 
 Options stand in plans, views and the metastore, and any author of SQL can set them. So an option
 only names a credential. The process that uses it has the definition, in `raftlog.toml`

@@ -118,8 +118,8 @@ NOT_ABOVE: tuple[NotAbove, ...] = (
 def contradiction(value: Callable[[str], float]) -> InvalidOption | None:
     """Every value above its bound, or above what its bound may be at most; None: there is none.
 
-    So whoever lowers all of them to what the error says need not try again. `value` gives the value
-    of a key.
+    So after all of them are lowered to what the error says, the next try succeeds. `value` gives
+    the value of a key.
     """
 
     def allowed(key: str) -> float:

@@ -86,7 +86,7 @@ class RaftSettings(Section):
     leader_lease: bool = setting(
         False,
         "A leader answers strong reads without a round of heartbeats while a majority's latest "
-        "answers promise that nobody else leads yet. It rests on clocks, so it is off. With it, "
+        "answers promise that no other node leads yet. It rests on clocks, so it is off. With it, "
         "the failure of a leader is always noticed by the election timeout, never by its "
         "connection's reset, and a node that starts votes only after one. Use it on all nodes or "
         "on none: answers of a node without it do not count.",

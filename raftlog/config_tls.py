@@ -1,4 +1,4 @@
-"""Settings of TLS: what a node shows at its ports, and whom it and clients trust."""
+"""Settings of TLS: what a node shows at its ports, and which CAs it and clients trust."""
 
 from __future__ import annotations
 

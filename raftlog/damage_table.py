@@ -1,7 +1,7 @@
 """What a replica may still do while something is wrong with what it has: one table.
 
-Whoever decides looks here: the replica whether it may lead, reads whether they are served at once,
-the sender of images whether it gives one. A header is written again before there is a replica
+Each decision is looked up here: whether a replica may lead, whether a read is served at once,
+whether an image is sent. A header is written again before there is a replica
 (`raftlog.storage.header_repair`). The last three rows are kept by having no replica at all
 (`raftlog.multiraft.replicas`) and by the core (`raftlog.core.recovery`). docs/OPERATIONS.md prints
 the table, and `tests/test_damage_table.py` holds code, page and behaviour together.

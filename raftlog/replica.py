@@ -571,7 +571,7 @@ class Replica:
         """The request with the entries that were read; None if it must not be sent any more.
 
         While a read was out another leader may have truncated the log, or its beginning may have
-        been dropped: the bytes that were found, or found damaged, are then of nobody's entries.
+        been dropped: the bytes that were found, or found damaged, are then of no entry.
         Raises `CorruptFile` where they count.
         """
         if not self.stands(wish) or read.incarnation != self.log.incarnation:

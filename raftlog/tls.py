@@ -2,7 +2,8 @@
 
 Who connects to a node checks that the node's certificate names the host. Between nodes both sides
 show a certificate, at a port of their own, and it names the very node: `peer_name`. So a node
-cannot speak as another one, and another cluster's cannot speak at all, whoever signed for both.
+cannot speak as another one, and another cluster's cannot speak at all, even if one CA signed for
+both.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _NODE_DIGITS_MAX = 10
 """A node's id is less than 2**32."""
 
 _REPLACED_S = 3.0
-"""Whoever replaces a certificate and its key does so one after the other, within this time. No
+"""A certificate and its key are replaced one after the other, within this time. No
 setting: a process that starts in between waits no longer."""
 
 _FILE_BYTES_MAX = 1 << 20

@@ -1,6 +1,6 @@
 """Spans of OpenTelemetry: what one call took, in the client, at its leader and at the followers.
 
-Nobody loads this module but who traces, and only then is OpenTelemetry needed. Spans carry names,
+Loaded only when tracing is enabled; only then is OpenTelemetry needed. Spans carry names,
 numbers and kinds of errors, never records, keys, tokens or texts of errors.
 """
 
@@ -52,7 +52,7 @@ worker of Spark did just before it ended; OTEL_BSP_SCHEDULE_DELAY is for other p
 
 _PATIENCE_S = 2.0
 """So long a collector may take for what it is sent, tries included; then that is lost. No setting:
-whoever ends waits for it."""
+a process that ends waits for it."""
 
 _propagator = TraceContextTextMapPropagator()
 
@@ -68,7 +68,7 @@ _next_root: ContextVar[SpanIds | None] = ContextVar("raftlog_next_root", default
 
 
 class _Ids(RandomIdGenerator):
-    """Random ids, but those of a root that somebody else knows already."""
+    """Random ids, but those of a root that another process knows already."""
 
     def generate_span_id(self) -> int:
         root = _next_root.get()
@@ -199,7 +199,7 @@ def current_span() -> Span:
 
 
 def carried_by(span: Span) -> str:
-    """The span, as another process is told of it; "" if it is not kept."""
+    """The span, as another process gets it; "" if it is not kept."""
     if not span.get_span_context().trace_flags.sampled:
         return ""
     carrier: dict[str, str] = {}

@@ -10,7 +10,7 @@ Spark has no Delta by itself: without it the job says what is missing.
 
 Archives what there is and ends; with --follow it goes on until Ctrl-C or SIGTERM. If it runs again
 with the same --work, it continues where it was. Without its checkpoint it would number its batches
-anew, so it refuses a folder or table that has records.
+from 0, so it refuses a folder or table that has records.
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ def through(
         elif kill is None and kill_above <= flights < ROWS:
             if stage.zookeeper:
                 stage.order_zookeeper("kill")
-                say("killed all three ZooKeeper servers: nobody who knows the cluster needs them")
+                say("killed all three ZooKeeper servers: a cluster that is known needs none")
             kill = stage.kill_leader(flights)
             say(f"killed node {kill.node}, the leader of flights, at record {flights:,}")
         elif kill is not None and not revived and flights > kill.flights_end:

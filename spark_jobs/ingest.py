@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         .options(**found_by(options))
         .option("topic", options.topic)
         # Under a name of its own, a writer that lost its checkpoint is recognised and refused.
-        # Without one it would look like another query, and would write every row once more.
+        # Without one it would look like another query, and would write every row again.
         .option("txnAppId", "ingest")
         .option("checkpointLocation", str(options.work / "checkpoint"))
     )

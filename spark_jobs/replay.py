@@ -1,4 +1,4 @@
-"""A range of a topic once more: into another topic, or into Parquet files.
+"""A range of a topic again: into another topic, or into Parquet files.
 
     spark-submit spark_jobs/replay.py --topic flights --start 1000 --end 2000 --to-topic again
     spark-submit spark_jobs/replay.py --topic flights --start 2026-11-25T08:00Z --to-files again
@@ -6,7 +6,7 @@
 --start and --end take an offset or a time; the end is exclusive. Into a topic each range is written
 once under --name: if the same command runs again, it adds nothing, and it is refused if the range
 has another number of records by then, as one without an end may. Another range, or another name,
-is written once more. Into files it is refused if there are some.
+is written again. Into files it is refused if there are some.
 """
 
 from __future__ import annotations

@@ -161,7 +161,9 @@ class AccessTokens:
         if not self._keys or age_s > self._settings.oidc_keys_age_max_s:
             raise IdentityProviderUnavailable(address=self._settings.oidc_jwks)
         if named not in self._keys:
-            raise Unauthenticated(problem="the access token is signed with a key nobody published")
+            raise Unauthenticated(
+                problem="the access token is signed with a key that the provider does not publish"
+            )
         return self._keys[named]
 
     def _begin_fetch(self) -> None:

@@ -17,7 +17,7 @@ EVERYBODY = "*"
 
 BURST_S = 1.0
 """What may be used in so long may be used at once. No setting: a caller that sends a batch each
-second is not held back, and a node is not taken by surprise for longer."""
+second is not throttled, and a node is not taken by surprise for longer."""
 
 
 LIMIT_MAX = 2**63 - 1
@@ -45,7 +45,7 @@ RATES = (Limit.REQUESTS, Limit.IN_BYTES, Limit.OUT_BYTES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """What somebody may use of each node."""
+    """What a principal may use of each node."""
 
     to: str
     """A principal, a group for each of its members, or `*` for each caller without a quota."""
@@ -54,7 +54,7 @@ class Quota:
 
 
 def problem_of_quota(quota: Quota) -> str | None:
-    """What is wrong with a quota that somebody wrote, or None."""
+    """What is wrong with a quota that was written, or None."""
     problem = None if quota.to == EVERYBODY else problem_of_principal(quota.to)
     if problem is not None:
         return problem
@@ -73,7 +73,7 @@ class Quotas:
         self._of = {quota.to: quota.limits for quota in quotas}
 
     def __bool__(self) -> bool:
-        """Whether anybody has one."""
+        """Whether there is one."""
         return bool(self._of)
 
     def of(self, who: Caller) -> dict[Limit, int]:

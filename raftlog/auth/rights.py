@@ -18,7 +18,7 @@ and an answer costs microseconds."""
 
 
 class Right(StrEnum):
-    """What somebody may do."""
+    """What a principal may do."""
 
     READ = "read"
     """Read records, positions and writers."""
@@ -157,7 +157,7 @@ class Grant:
 
 
 def problem_of_grant(grant: Grant) -> str | None:
-    """What is wrong with a grant that somebody wrote, or None."""
+    """What is wrong with a grant that was written, or None."""
     kind, name = grant.resource
     problem = problem_of_principal(grant.to)
     if problem is not None:

@@ -1,7 +1,7 @@
 """Bearer tokens whose hashes a file keeps: made, told apart, and given up.
 
-A token is 256 random bits, so its plain SHA-256 gives nobody a way back, and who reads the file can
-call nothing. The token itself is shown once, when it is made.
+A token is 256 random bits, so its plain SHA-256 cannot be reversed, and reading the file gives
+no access. The token itself is shown once, when it is made.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class TokenFile:
         self._uses = TokenUses(uses_file(file), _ids(self._known.before), on_uses_lost)
 
     def caller(self, token: str) -> Caller | None:
-        """Whose token it is; None: nobody's, or it has ended."""
+        """Whose token it is; None: it is not known, or it has expired."""
         known = self._known.now().get(digest(token))
         if known is None or (known.ends is not None and known.ends <= datetime.now(UTC)):
             return None

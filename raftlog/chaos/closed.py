@@ -1,5 +1,5 @@
 """A cluster that is closed to strangers, whose certificates, keys and tokens are replaced all the
-time: nobody who belongs to it may notice.
+time: its members and clients must not notice.
 
     FOLDER/tokens           the hashes of tokens
     FOLDER/token            the token of all clients, which is another one now and then
@@ -148,7 +148,7 @@ class Closed:
     # ------------------------------------------------------------ parts
 
     def _rotate(self, stop: threading.Event) -> None:
-        """A new CA is trusted, and a new token known; then everything is signed by it anew, and
+        """A new CA is trusted, and a new token known; then everything is signed by it, and
         the new token is shown. The former CA is trusted until the next time."""
         tls = self._tls
         with tempfile.TemporaryDirectory() as made:

@@ -54,7 +54,7 @@ class ProcessCluster:
     _served: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
     _settings: tuple[str, ...] = ()
     token: str = ""
-    """Where the token of clients is; "": nobody asks for one."""
+    """Where the token of clients is; "": none is asked for."""
     program: str = "raftlog"
     """The module (`python -m`) that a restarted node runs. It must take raftlog's own arguments."""
     environment: Mapping[str, str] | None = None
@@ -345,7 +345,7 @@ def wait_for(
         if waited_s >= timeout_s:
             raise DeadlineExceeded(what=f"Waiting for {what}", seconds=f"{timeout_s:g}")
         pause_s = min(max(_LOOK_INTERVAL_S, waited_s / 10), _LOOK_INTERVAL_MAX_S)
-        # Nobody ever sets this event: another process cannot notify us, so this only waits.
+        # This event is never set: another process cannot notify us, so this only waits.
         threading.Event().wait(pause_s if every_s is None else every_s)
 
 

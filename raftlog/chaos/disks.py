@@ -44,6 +44,6 @@ def _all_serve(client: LogClient, nodes: int) -> bool:
     try:
         answers = [answer for _, answer in client.describe_cluster()]
     except RaftlogError:
-        return False  # nobody answered yet
+        return False  # no node answered yet
     described = [each for each in answers if not isinstance(each, RaftlogError) and each.leader]
     return len(described) == nodes

@@ -167,9 +167,9 @@ class Breaker:
         *,
         ends: bool = False,
     ) -> Broken:
-        whom = f"node {node}" if node else "" if fault.kind in DEEDS else "of all nodes"
+        target = f"node {node}" if node else "" if fault.kind in DEEDS else "of all nodes"
         lasts = f"for {fault.seconds:.1f} s" if fault.seconds else ""
-        words = (fault.kind.value, whom, detail, lasts)
+        words = (fault.kind.value, target, detail, lasts)
         return Broken(
             fault=fault, node=node, text=" ".join(filter(None, words)), undo=undo, may_end_node=ends
         )

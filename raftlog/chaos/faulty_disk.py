@@ -191,7 +191,7 @@ class FaultyFileSystem:
 
 def _wait(seconds: float) -> None:
     if seconds > 0:
-        threading.Event().wait(seconds)  # nobody ever sets it
+        threading.Event().wait(seconds)  # it is never set
 
 
 def _failure(path: str) -> DiskFailed:

@@ -64,7 +64,8 @@ class Write:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkRead:
-    """A linearizable read of a topic's high-water mark that was answered. `asked` says by whom."""
+    """A linearizable read of a topic's high-water mark that was answered. `asked` names the
+    node."""
 
     topic: str
     asked: str

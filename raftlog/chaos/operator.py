@@ -1,6 +1,6 @@
 """What an operator does to a cluster while faults happen: nodes come, go and take others' places.
 
-A command that fails, because too few nodes can be reached or somebody else moves a group, is given
+A command that fails, because too few nodes can be reached or another client moves a group, is given
 again, as the documents tell an operator to do.
 """
 
@@ -72,7 +72,7 @@ class Operator:
         return kind not in ADDING or self._next_id < IDS_MAX
 
     def begin(self, kind: Kind, node: int) -> Deed:
-        """Begin a deed; `node` is whom it is done to, if it is done to a node. That is the parent
+        """Begin a deed; `node` is its target, if that is a node. That is the parent
         of an observer that joins; 0 for one that leaves: there is none yet."""
         match kind:
             case Kind.ADD:
@@ -116,7 +116,7 @@ class Operator:
         return self._come(add)
 
     def _come(self, add: Callable[[int, str], object]) -> int:
-        """Let a node join that nobody had before; returns its number."""
+        """Let a node join under a new number; returns that."""
         node, self._next_id = self._next_id, self._next_id + 1
         address = self.cluster.address(node)
 
@@ -185,5 +185,5 @@ def _again(command: Callable[[], None]) -> None:
                 raise DeadlineExceeded(
                     what="A command of the operator", seconds=f"{_PATIENCE_S:g}", last=error.cause
                 ) from error
-        # Nobody ever sets this event: another process cannot notify us, so this only waits.
+        # This event is never set: another process cannot notify us, so this only waits.
         threading.Event().wait(_AGAIN_S)

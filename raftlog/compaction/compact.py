@@ -3,7 +3,7 @@
 The machine is restored at the former point and replays the entries up to the new one. That is what
 the replica itself has done, so its state hash must come out. The records that became visible on the
 way go into a history file; stages that are still open are carried. Nothing that exists is changed:
-until the node has written the new manifest, the new files belong to nobody.
+until the node has written the new manifest, the new files belong to no image.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The compaction process: jobs come in on standard input, replies go out on standard output.
 
 It ends when its standard input does, also in the middle of a job: what it makes for a node that was
-killed nobody would take, and the next node has begun to receive and to remove files. It also
+killed is of no use, and the next node has begun to receive and to remove files. It also
 ends when it was idle for a while, because it holds more memory than an idle node. While it works it
 holds a lock, so that the next node's process waits for it: two of them would write files of the
 same names.
@@ -54,7 +54,7 @@ def work(data: Path, fs: FileSystem, share: float, idle_max_s: float = _IDLE_MAX
                 sys.stdout.buffer.write(encode_reply(reply_to(fs, line, share)))
                 sys.stdout.buffer.flush()
             except BrokenPipeError:
-                # The node was killed. What is in the buffer would fail once more at the exit.
+                # The node was killed. What is in the buffer would fail again at the exit.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 return
     sys.exit(IDLE_EXIT)

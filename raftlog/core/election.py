@@ -19,8 +19,8 @@ disk is slow or its state is in doubt."""
 
 
 def log_is_up_to_date(request: VoteRequest, last: LastEntry | None) -> bool:
-    """Is the candidate's log at least as complete as one that ends with `last`? None: with an entry
-    that nobody knows. (Raft section 5.4.1)"""
+    """Is the candidate's log at least as complete as one that ends with `last`? None: with an
+    unknown entry. (Raft section 5.4.1)"""
     return last is not None and LastEntry(request.last_term, request.last_index) >= last
 
 
@@ -115,7 +115,7 @@ class VoteTally(Part):
     """The answers to one election or pre-vote, each voter counted once however often it answers.
 
     A pre-vote that follows on an election of the same term keeps that election's votes. Where a
-    majority's disks take longer than an election timeout nobody would ever be elected otherwise.
+    majority's disks take longer than an election timeout, no election would succeed otherwise.
     """
 
     __slots__ = ("_membership", "_pre_votes", "_votes", "handed_over")

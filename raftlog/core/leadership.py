@@ -109,7 +109,7 @@ class Leadership(Part):
         self.transfer: Transfer | None = None
         """The role is being handed to a follower: no more is written."""
         self.wished = wished
-        """Somebody asked for this leader (`TimeoutNow.wished`)."""
+        """A caller asked for this leader (`TimeoutNow.wished`)."""
         self.heartbeat_due = True
         self._heartbeat_ticks = 0
         self._silent: frozenset[NodeId] = frozenset()
@@ -159,8 +159,8 @@ class Leadership(Part):
     def hears_quorum(self) -> bool:
         """Has a majority, this member included, answered within the shortest election timeout?
 
-        One that gets its log again is heard like any other: from whom should it get it, if this
-        leader steps down because nothing can be committed before it has it?
+        A member that is copying its lost log counts like any other: if this leader stepped down
+        because nothing can be committed without it, it could never finish.
         """
         heard = {node for node, each in self.followers.items() if self._hears(each)}
         return is_quorum(self._membership, heard | {self._node})
@@ -246,7 +246,7 @@ class Leadership(Part):
         return self._tell(transfer.to, transfer.wished) if transfer.tells_now() else None
 
     def hand_over(self) -> TimeoutNow | None:
-        """What tells the best follower to campaign, as this leader leaves at once; None: nobody
+        """Tells the best follower to campaign, as this leader leaves at once; None: no follower
         could be elected. It may lack entries that are not committed."""
         if not self.hears_quorum():
             return None  # it would only raise the term where no majority is

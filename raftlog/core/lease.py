@@ -3,7 +3,7 @@
 A member that answers a heartbeat, and whose settings say so, gives no vote for an election timeout
 after it, whatever it hears or becomes meanwhile: only a vote that the leader itself has asked for,
 by `TimeoutNow`. A member that starts may have answered one just before, so it gives none for an
-election timeout either. So if a quorum has answered a round of heartbeats, nobody else is elected
+election timeout either. So if a quorum has answered a round of heartbeats, no other is elected
 within an election timeout *after that round was sent*, and until then what this leader knows to be
 committed is all that is. (When the answers came says nothing: they may have been under way
 for long.)
@@ -81,7 +81,7 @@ class Lease(Part):
             _, self._from_us = self._sent.popleft()
 
     def holds(self, now_us: int) -> bool:
-        """Can nobody else have been elected, if it is not later than this?"""
+        """Whether no other can have been elected, if it is not later than this."""
         began_us = self._from_us
         return began_us is not None and not self._ended and now_us - began_us < self._length_us
 

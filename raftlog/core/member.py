@@ -11,7 +11,7 @@
     leader -------- a majority not heard for a timeout ----------------------> follower
     leader -------- its disk is slow, and a majority of others is ahead of it ---> follower
 
-A member's own vote and its own entries count like anybody's, only once they are durable: the vote
+A member's own vote and its own entries count like any others, only once they are durable: the vote
 is a message to itself that waits for persistence, the entries count through `persisted`.
 """
 
@@ -162,8 +162,8 @@ class Member(Part):
             self._reset_timer()
 
     def _step_down(self, leadership: Leadership) -> None:
-        """Give up the role in this term, though nobody else is known to lead. The follower that has
-        most of the log is told to campaign.
+        """Give up the role in this term without knowing another leader. Tell the follower that has
+        most of the log to campaign.
 
         A last heartbeat wakes followers that are quiesced. They still hear this process, so they
         would wait for it; but it may not try again for several timeouts, or at all. (A leader that
@@ -178,7 +178,7 @@ class Member(Part):
         self._reset_timer()
 
     def _become_follower(self) -> None:
-        """Follow nobody yet, in the present term; a leader gives up its reads."""
+        """Follow no leader yet, in the present term; a leader gives up its reads."""
         if self.leadership is not None:
             self._outbox.reads_dropped.extend(self.leadership.reads.drop())
         self.leadership = None
@@ -206,7 +206,7 @@ class Member(Part):
             self._start_election()
 
     def _start_pre_vote(self) -> None:
-        """Ask whether an election could be won, without disturbing anybody's term."""
+        """Ask whether an election could be won, without changing any member's term."""
         tally = self.tally or election.VoteTally(self.membership, election=False)
         self._become_follower()
         self.role = Role.PRE_CANDIDATE
@@ -292,8 +292,8 @@ class Member(Part):
         self.timer.wait(alone=alone, term=self.term)
 
     def _last_for_votes(self) -> LastEntry | None:
-        """How up to date a candidate must be; None: nobody is. A member that nothing has named yet
-        may have had another log before, and does not vote."""
+        """How up to date a candidate must be; None: no log suffices. A member that nothing has
+        named yet may have had another log before, and does not vote."""
         return self.recovery.last_for_votes(self.log) if self.membership.voters else None
 
     # ------------------------------------------------------------ elections
@@ -490,7 +490,7 @@ class Member(Part):
                 self._membership_committed(self.leadership)
 
     def _membership_committed(self, leadership: Leadership) -> None:
-        """What is joint is completed, whoever began it; a leader that is out leaves."""
+        """Complete a joint membership, whichever leader began it; a leader that is out leaves."""
         if self.membership.is_joint:
             self._change(leadership, completed(self.membership))
         elif self.node not in self.membership.voters:

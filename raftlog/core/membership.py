@@ -30,7 +30,7 @@ def problem_of_members(
         if any(member <= 0 for member in members):
             return "node ids do not count from 1"
     if not voters and (outgoing or learners):
-        return "nobody decides"
+        return "it has no voters"
     if set(voters) & set(learners):
         return "a voter is a learner"
     return None
@@ -62,7 +62,7 @@ class Membership:
 
     @property
     def deciding(self) -> tuple[tuple[NodeId, ...], ...]:
-        """The sets of voters of which a majority each must agree; () if nobody decides."""
+        """The sets of voters of which a majority each must agree; () without voters."""
         return tuple(filter(None, (self.voters, self.outgoing)))
 
     @property

@@ -16,7 +16,7 @@ from raftlog.core.types import NO_INDEX, Entry, GroupId, LogIndex, NodeId, Paylo
 class VoteRequest:
     """RequestVote (Raft section 5.2) or, with `pre`, its pre-vote (dissertation section 9.6).
 
-    A pre-vote's `term` is the term the candidate *would* have; nobody's term changes by it.
+    A pre-vote's `term` is the term the candidate *would* have; it changes no member's term.
     """
 
     group: GroupId
@@ -63,7 +63,7 @@ class TimeoutNow:
     to: NodeId
     term: Term
     wished: bool = False
-    """Somebody asked for the receiver, so it is to stay leader though another might be preferred.
+    """A caller asked for the receiver, so it is to stay leader though another might be preferred.
     The core carries this to `Raft.is_wished`, and does not look at it."""
 
 
@@ -250,7 +250,7 @@ class HeartbeatReply:
     recovery: int = 0
     """Of the sender (`raftlog.core.recovery`); that it has ended may not be durable yet."""
     lease_us: int = 0
-    """For how long, from now on, the sender helps to elect nobody else, microseconds
+    """For how long, from now on, the sender helps to elect no other leader, microseconds
     (`raftlog.core.lease`); 0: it promises nothing."""
 
 
@@ -344,8 +344,8 @@ class ImageChunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryRequest:
-    """The sender's copy of the entry is damaged: it asks for the receiver's. Whoever holds this
-    index in this term has the same entry (Raft figure 3, Log Matching), whatever it leads."""
+    """The sender's copy of the entry is damaged: it asks for the receiver's. Any log that holds
+    this index in this term has the same entry (Raft figure 3, Log Matching)."""
 
     group: GroupId
     sender: NodeId

@@ -3,8 +3,8 @@
 Two states. *Replicating*: requests leave one after another without waiting, `next_index` moves
 when they are sent, `match_index` when they are confirmed. *Probing*: after a rejection, one check
 of the previous entry at a time and no entries, until the logs are found to agree. What was lost is
-found by a check, too: it is small, it says what the follower holds, and it is sent for ever, so a
-follower that was gone for hours is picked up where it is (Raft section 5.3).
+found by a check, too: it is small, it says what the follower holds, and it is repeated without end,
+so a follower that was gone for hours is picked up where it is (Raft section 5.3).
 
 Probing goes no further back than the log's base. A follower that rejects the base lacks entries
 that the leader has dropped: it stays in probing, is asked at the usual pace, and is sent nothing,
@@ -67,7 +67,7 @@ class Progress(Part):
         self.recovery = 0
         """The number in its latest durable answer (`raftlog.core.recovery`)."""
         self.proof_round = 0
-        """The read round, begun since it told of its recovery, that is to prove that we lead."""
+        """The read round, begun since it reported its recovery, that is to prove that we lead."""
         self.recovery_end: int | None = None
         """Once it holds everything up to here its recovery may end; None: no proof yet."""
         self._disk_keeps_up = False

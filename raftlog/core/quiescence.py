@@ -74,7 +74,7 @@ class Quiescence(Part):
 
     def ask(self) -> int:
         """The round in which a heartbeat asks: the present one, or a new one."""
-        assert self.due, "nobody is asked to quiesce while there is something to do"
+        assert self.due, "no follower is asked to quiesce while there is something to do"
         if self._agreed is None:
             self.round += 1
             self._agreed = set()
@@ -85,7 +85,7 @@ class Quiescence(Part):
         self._agreed = None
 
     def ask_again(self) -> None:
-        """A quiesced leader asks its followers once more, at once, whether all is as it was."""
+        """A quiesced leader asks its followers again, at once, whether all is as it was."""
         self._idle_ticks = max(1, self._after_ticks)
         self._agreed = None
 

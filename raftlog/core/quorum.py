@@ -1,7 +1,7 @@
 """Quorum arithmetic: what those who decide have reached, and how a tally stands. Pure.
 
-In a joint membership the former voters and the new ones must agree, by a majority each; where
-nobody decides, nothing is ever agreed.
+In a joint membership the former voters and the new ones must agree, by a majority each;
+without voters, nothing is ever agreed.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ from raftlog.errors import NotLeader, Overloaded, TransferUnderWay
 class Raft(Member):
     """One member of one group. Every method decides; nothing happens before `ready()`.
 
-    Its attributes are there to be read; nobody else sets them.
+    Its attributes are read from outside, and set only here.
     """
 
     __slots__ = ()
@@ -70,7 +70,7 @@ class Raft(Member):
 
     @property
     def is_wished(self) -> bool:
-        """Does this member lead because somebody asked for it?"""
+        """Does this member lead because a caller asked for it?"""
         return self.leadership is not None and self.leadership.wished
 
     @property
@@ -254,7 +254,7 @@ class Raft(Member):
         begins. Its generation is at least the present one's.
 
         It holds at once. Where the voters are others it is completed once both majorities have
-        committed it, by whoever leads then; a leader that is none of them leaves after that.
+        committed it, by the leader of that time; a leader that is not among them leaves after that.
 
         Raises `NotLeader`; `TransferUnderWay`; `ChangeUnderWay` as long as an earlier change or
         this leader's first entry is not committed; `MemberBehind` if a new voter is no learner that
@@ -402,7 +402,7 @@ class Raft(Member):
 
     def candidate_lost(self, node: NodeId) -> None:
         """The process of `node` is gone (its connection was reset). A member that has voted for it,
-        and knows no leader since, tries soon: nobody else may have been a candidate."""
+        and knows no leader since, tries soon: there may have been no other candidate."""
         voted = self.role is Role.FOLLOWER and self.vote == node
         if voted and self.leader == NO_NODE:
             self._try_soon()

@@ -1,7 +1,7 @@
 """Linearizable reads without the log: rounds of heartbeats (Raft dissertation section 6.4).
 
 A read notes the commit index at the start of its round and is correct at that index once a
-majority has answered a heartbeat of that round or a later one: nobody else can have led meanwhile.
+majority has answered a heartbeat of that round or a later one: no other member can have led since.
 All reads that arrive while a round is in flight share the next one.
 """
 
@@ -69,7 +69,7 @@ class ReadRounds(Part):
 
     def start(self, commit_index: LogIndex) -> None:
         """Begin a round for all waiting reads, correct at `commit_index`."""
-        assert self._waiting, "a round serves somebody"
+        assert self._waiting, "a round serves at least one read"
         self.latest += 1
         self._in_flight.append((self.latest, commit_index, tuple(self._waiting)))
         self._waiting.clear()

@@ -6,10 +6,10 @@ may have been committed with its lost copy, and a majority with this member in i
 entry could elect a leader without it.
 
 It may know where the lost log ended, because only something before its end was damaged. Then it
-votes, for candidates that are at least as up to date as that log was: it refuses whom it would have
-refused before. So any leader has what was committed with its lost copy, and it is as if it had lost
-nothing when its log, durably, is at least as up to date again: what a leader wrote in a later term,
-or what the leader of the same term wrote so far, comes after all of that.
+votes for candidates that are at least as up to date as that log was: it rejects those that it
+would have rejected before. So any leader has what was committed with its lost copy, and it is as if
+it had lost nothing when its log, durably, is at least as up to date again: what a leader wrote in a
+later term, or what the leader of the same term wrote so far, comes after all of that.
 
 If it does not know, it does not vote. When is it as if it had lost nothing? When its log holds,
 durably, all that a leader had after a round of a majority of all voters *without this member*,
@@ -67,7 +67,7 @@ class Recovery(Part):
         return is_recovering(self.number)
 
     def last_for_votes(self, log: LogView) -> LastEntry | None:
-        """How up to date a candidate must be; None: nobody is."""
+        """How up to date a candidate must be; None: no log suffices."""
         return self.lost if self.lasts else log.last_entry
 
     def grown(self, log: LogView, durable_index: LogIndex) -> None:

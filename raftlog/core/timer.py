@@ -59,8 +59,8 @@ class ElectionTimer(Part):
     def wait(self, *, alone: bool, term: Term) -> None:
         """Wait again for a leader, for another random time.
 
-        Before the first election of a group nobody can be disturbed, and a member that decides
-        `alone` has nobody to wait for: they start sooner.
+        Before a group's first election there is no leader to disturb, and a member that decides
+        `alone` waits for no other: they start sooner.
         """
         least = self._timing.election_ticks_min
         self.elapsed_ticks = 0

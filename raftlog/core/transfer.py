@@ -21,7 +21,7 @@ class Transfer(Part):
     def __init__(self, to: NodeId, timing: RaftTiming, *, wished: bool) -> None:
         self.to = to
         self.wished = wished
-        """Somebody asked for this follower: see `TimeoutNow`."""
+        """A caller asked for this follower: see `TimeoutNow`."""
         self._left_ticks = timing.election_ticks_min
         self._heartbeat_ticks = timing.heartbeat_ticks
         self._again_ticks = 0
@@ -37,8 +37,8 @@ class Transfer(Part):
         return self._left_ticks <= 0
 
     def tells_now(self) -> bool:
-        """The follower holds the whole log: is it to be told now? Once more after each heartbeat
-        interval, since messages get lost."""
+        """Whether to tell the follower, which holds the whole log, now. It is told again after each
+        heartbeat interval, since messages get lost."""
         if self._again_ticks > 0:
             return False
         self._again_ticks = self._heartbeat_ticks

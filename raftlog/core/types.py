@@ -21,7 +21,7 @@ BOOT_IDS_MAX = 4096
 few seconds without a majority takes hours to reach this."""
 
 NodeId = NewType("NodeId", int)
-"""A node's number in its cluster, from 1. 0 stands for "nobody" (no leader, no vote)."""
+"""A node's number in its cluster, from 1. 0 stands for "none" (no leader, no vote)."""
 
 GroupId = NewType("GroupId", int)
 """A Raft group's number. 0 is the controller; topic groups count from 1; never used again."""

@@ -188,7 +188,7 @@ def _problem_of_leader(
 ) -> str | None:
     """What is wrong with a sender that speaks as the leader of the term."""
     if message.term == 0:
-        return "nobody leads term 0"
+        return "term 0 has no leader"
     if message.term == member.term and member.leader not in (NO_NODE, message.sender):
         return f"node {member.leader} leads term {member.term}"
     return None

@@ -37,7 +37,7 @@ _REFRESH_S = 5.0
 """How often a node looks whether its entries are as they should be. No setting: two requests."""
 _RESTORED_MAX = 50
 """So many entries of leaders are read again each time. No setting: a node that leads 1,000 groups
-restores what somebody else wrote over them within two minutes, by 10 requests a second."""
+restores what was written over them within two minutes, by 10 requests a second."""
 _LISTED_MAX = 10_000
 """So many groups that have an entry are told, those with the lowest numbers: what is deleted goes,
 and makes room for others. No setting: the node asks of each, every second, whether it is gone."""

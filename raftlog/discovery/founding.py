@@ -1,9 +1,9 @@
 """How the nodes of a new cluster agree, through ZooKeeper, on which cluster they found.
 
-Each says that it stands ready, for as long as its session lives. Whoever sees enough of them writes
-the entry `cluster`: these nodes, each with its store, and the id that follows from them. It is
-written once and never changed, so all get the same founding record. From then on ZooKeeper is asked
-no more: the folders remember.
+Each says that it stands ready, for as long as its session lives. The first that sees enough of them
+writes the entry `cluster`: these nodes, each with its store, and the id that follows from them. It
+is written once and never changed, so all get the same founding record. From then on ZooKeeper is
+asked no more: the folders remember.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _ready(session: Session, nodes: int, changed: threading.Event) -> dict[int, 
 
 
 def _write(session: Session, founders: list[Founder]) -> None:
-    """Found the cluster, unless somebody was faster."""
+    """Found the cluster, unless another node was faster."""
     cluster = ClusterEntry.founded_by(founders)
     with contextlib.suppress(NodeExistsError):
         session.create(session.path(CLUSTER), cluster.encode())

@@ -66,7 +66,8 @@ class Session:
         self, settings: EnsembleSettings, *, option: str, request_timeout_s: float | None = None
     ) -> None:
         """`option` is the setting's name for messages. `request_timeout_s` bounds the wait for each
-        answer, by default as long as a session lasts. Contacts nobody. Raises `InvalidOption`."""
+        answer, by default as long as a session lasts. Contacts no server. Raises
+        `InvalidOption`."""
         self._request_timeout_s = request_timeout_s or settings.zookeeper_session_timeout_s
         self._end_s = float("inf")
         self.ensemble: Ensemble = parse_ensemble(settings.zookeeper, option)

@@ -1,7 +1,7 @@
 """Every error a user can meet: one tree, each with its cause, its remedy and whether to retry.
 
     RaftlogError
-    |-- Unavailable                 retriable: nobody can answer now
+    |-- Unavailable                 retriable: no node can answer now
     |   |-- NotLeader               the asked node does not lead; carries a hint
     |   |-- NodeUnreachable         no answer from that address
     |   |-- ZooKeeperUnavailable    it named no node, and none is known from elsewhere

@@ -112,7 +112,7 @@ class IndexUnderflow(RaftlogError):
 
 @dataclass(kw_only=True, eq=False)
 class NoSnapshot(RaftlogError):
-    """Nobody has taken the snapshot that is asked for; `latest` is the newest here, 0: none."""
+    """The snapshot that is asked for was not taken; `latest` is the newest here, 0: none."""
 
     requested: int
     latest: int

@@ -8,7 +8,7 @@ MembersRefused              nothing was changed
 |-- ObserverRefused         its parents cannot be these, or the node is none
 |-- NodeInUse               groups are placed on the node, or it has not been told to leave
 |-- GroupUnknown
-|-- PlacementOutdated       somebody else placed the group meanwhile
+|-- PlacementOutdated       another client placed the group meanwhile
 |-- PlacementUnderWay       one change of a group at a time
 |-- TooFewNodes             for the replicas that a topic has
 |-- TransferRefused         the node cannot be given the leader's role now
@@ -125,7 +125,7 @@ class PlacementOutdated(MembersRefused):
     group: int
     generation: int
 
-    cause_text = "Group {group} was placed by somebody else meanwhile (generation {generation})."
+    cause_text = "Group {group} was placed by another client meanwhile (generation {generation})."
     remedy_text = "Run the command again: it starts from what is there now."
 
 

@@ -188,7 +188,7 @@ class StoreCopied(NodeRefused):
 class PeerUnproven(NodeRefused):
     """A node says that it is `node`; `shown` are the DNS names of its certificate, comma-separated.
 
-    It goes on to serve whom it reaches otherwise, and tries again.
+    It keeps serving the peers that it reaches otherwise, and tries again.
     """
 
     grpc_status = "UNAUTHENTICATED"
@@ -199,7 +199,7 @@ class PeerUnproven(NodeRefused):
 
     @property
     def cause(self) -> str:
-        shown = f"names {self.shown}" if self.shown else "names nobody, or there is none"
+        shown = f"names {self.shown}" if self.shown else "names no node, or there is none"
         return f"Node {self.node} must show a certificate for {self.wanted}; its own {shown}."
 
     remedy_text = (

@@ -52,7 +52,7 @@ class RaftlogError(Exception):
 
 
 def cut(text: str, characters_max: int) -> str:
-    """The text as a message shows it: what somebody gave may be longer than a screen, or a private
+    """The text as a message shows it: what a caller gave may be longer than a screen, or a private
     key."""
     text = without_keys(text)
     return text if len(text) <= characters_max else f"{text[:characters_max]}..."

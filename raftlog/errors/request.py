@@ -62,8 +62,8 @@ class InvalidOption(InvalidRequest):
 
 @dataclass(kw_only=True, eq=False)
 class Unauthenticated(RaftlogError):
-    """A node that answers only callers whom it knows does not know this one. `problem` is a clause
-    of its own."""
+    """A node that authenticates callers does not know this one. `problem` is a clause of its
+    own."""
 
     exit_code = ExitCode.REFUSED
     grpc_status = "UNAUTHENTICATED"

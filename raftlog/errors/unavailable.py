@@ -11,7 +11,7 @@ from raftlog.errors.raftlog_error import RaftlogError
 
 
 class Unavailable(RaftlogError):
-    """Nobody can answer now; the same request may succeed later."""
+    """No node can answer now; the same request may succeed later."""
 
     retriable = True
     exit_code = ExitCode.UNAVAILABLE
@@ -65,7 +65,7 @@ class NodeUnreachable(Unavailable):
 
 @dataclass(kw_only=True, eq=False)
 class IdentityProviderUnavailable(Unavailable):
-    """A node has no keys to prove access tokens with, because nobody at `address` gave it any."""
+    """A node has no keys to prove access tokens with, because it got none from `address`."""
 
     address: str
 

@@ -73,7 +73,7 @@ class EpochContentMismatch(WriteRefused):
 
     remedy_text = (
         "Nothing was changed. If the checkpoint is an older copy, restore the newest; if the query "
-        "was changed, start it once more as it was, with its checkpoint. If its source gives other "
+        "was changed, start it again as it was, with its checkpoint. If its source gives other "
         "rows than before, only onReplayMismatch=keep lets the query continue: the first commit "
         "stays, and the rows of this batch are discarded."
     )
@@ -107,7 +107,7 @@ class CheckpointReset(WriteRefused):
         "Query {query_id} writes epoch {epoch} as writer {writer!r}, whose last epoch "
         "{last_epoch} came from query {known_query_id}: the checkpoint was deleted or replaced."
     )
-    remedy_text = "Restore the checkpointLocation. Another txnAppId writes the rows once more."
+    remedy_text = "Restore the checkpointLocation. Another txnAppId writes the rows again."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -136,7 +136,7 @@ class QueryNameKnown(WriteRefused):
 
     remedy_text = (
         "Restore the checkpoint and give its checkpointLocation. If the query is to write all its "
-        "rows, those in the topic once more: onCheckpointReset=append. If it is another query, "
+        "rows, those in the topic again: onCheckpointReset=append. If it is another query, "
         "give it a queryName of its own."
     )
 
@@ -316,7 +316,7 @@ class UnknownProducer(WriteRefused):
     sequence: int
 
     cause_text = (
-        "Producer {producer} is not known at sequence {sequence}: it expired, so nobody can tell "
+        "Producer {producer} is not known at sequence {sequence}: it expired, so it is not known "
         "whether its last unacknowledged append is in the log."
     )
     remedy_text = (
@@ -420,6 +420,6 @@ class SchemaChanged(WriteRefused):
 
     cause_text = (
         "The schema of topic {topic!r} is at version {found}, and the alteration is of version "
-        "{expected}: somebody else altered it meanwhile."
+        "{expected}: another client altered it meanwhile."
     )
     remedy_text = "Look at the columns (`raftlog topic describe {topic}`) and alter it again."

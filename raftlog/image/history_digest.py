@@ -1,6 +1,6 @@
 """The digest of a topic's history: equal on two replicas if their records in history are.
 
-Every row group has one: of its offsets, of what readers are told of its records (timestamps, terms,
+Every row group has one: of its offsets, of what readers get with its records (timestamps, terms,
 epochs, writers), of the bytes that retention counts, and of the records themselves
 (`raftlog.compaction.digest`). A file's is their sum, and that of a whole history is the sum of its
 files'. So it does not depend on where files begin, nor on how their chunks are compressed, and a

@@ -266,7 +266,7 @@ class HistoryFile:
 
     @property
     def index(self) -> RowGroupIndex:
-        """All row groups by their numbers. Nobody changes them."""
+        """All row groups by their numbers. They never change."""
         if self._index is None:
             self._index = _read_index(self.opened(), self._group, self.info)
         return self._index

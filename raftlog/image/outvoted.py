@@ -40,7 +40,7 @@ class Outvoted:
         return now_us - self.rebuilt_us[-REBUILDS_MAX] >= REBUILDS_US
 
     def rebuilt(self, now_us: int) -> Outvoted:
-        """The same, once more rebuilt."""
+        """The same after one more rebuild."""
         latest = (*self.rebuilt_us, now_us)[-REBUILDS_MAX:]
         return Outvoted(history=self.history, rebuilt_us=latest)
 

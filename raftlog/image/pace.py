@@ -15,10 +15,10 @@ _WORK_MIN_S = 0.005
 class Pace:
     """Lets the work on a sequence of items take only a share of a processor.
 
-    Processors that nobody else wants cannot be told from those that somebody will want in a
-    millisecond: work that always runs on them makes the others wait for memory, caches and the
-    disk. So the share holds on an idle machine as well. What counts is the time that the work has
-    a processor: on a busy machine, where it waits for one, it need not rest as well.
+    A processor that is idle now may be wanted in a millisecond: work that always runs on it makes
+    others wait for memory, caches and the disk. So the share holds on an idle machine as well. What
+    counts is the time that the work has a processor: on a busy machine, where it waits for one, it
+    need not rest as well.
     """
 
     def __init__(

@@ -53,7 +53,7 @@ class PastStateRead:
             self.error = error
 
     def abandon(self) -> None:
-        """Nobody wants the machine any more: end soon, with `NotLeader`. From any thread."""
+        """The machine is not wanted any more: end soon, with `NotLeader`. From any thread."""
         self._abandoned = True
 
     def _replayed(self) -> Machine:

@@ -1,4 +1,4 @@
-"""Reading all that a replica has at rest, to find damage before anybody needs what is damaged.
+"""Reading all that a replica has at rest, to find damage before the data is needed.
 
 Everything is read as it lies in the files: both copies of the manifest, the log up to an entry that
 is durable and applied, snapshots, carried stages, history files. Every byte that was ever read back

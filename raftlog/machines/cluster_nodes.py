@@ -2,7 +2,7 @@
 
 A node id is a member's number: it is bound to one store (`store_uuid`) and never to another one,
 and the id of a node that was removed is never given again. So a group's log may name its members
-by these ids alone: whoever votes under one has all that was ever promised under it.
+by these ids alone: the node that votes under one has all that was ever promised under it.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ class ClusterNodes(Mapping[NodeId, KnownNode]):
         return DutySet(draining=changed.draining, leaving=changed.leaving)
 
     def retire(self, command: RetireNode) -> NodeRetired | Refused:
-        """Remove a node that is leaving, for ever. Nothing is placed on it any more."""
+        """Remove a node that is leaving, permanently. Nothing is placed on it any more."""
         node = command.node
         if node in self._retired:
             return NodeRetired(known_before=False)

@@ -316,8 +316,8 @@ class PlaceGroup:
     voters: tuple[NodeId, ...]
     """1 to 7, rising."""
     generation: int
-    """How often it was placed before, as whoever asks knows it: two of them cannot mean the same
-    state and both succeed."""
+    """How often it was placed before, as the caller knows it: of two callers that mean the same
+    state, one succeeds."""
     former: tuple[NodeId, ...]
     """Its voters as they are. They count where it was never placed before."""
 
@@ -367,7 +367,7 @@ class AlterSchema:
     name: str
     incarnation: str
     version: int
-    """That of the schema that whoever asks knows. Where the topic has another, the command succeeds
+    """That of the schema that the caller knows. Where the topic has another, the command succeeds
     only if the changes are in effect already."""
     changes: tuple[ColumnChange, ...]
 

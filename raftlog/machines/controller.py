@@ -212,7 +212,7 @@ class ControllerMachine:
 
     def _without_room(self, command: SetDuty) -> Refused | None:
         """Why the node cannot leave: the others cannot hold a topic of it, or of another one that
-        leaves. Whoever planned this may not have known of that. The cluster's own groups shrink."""
+        leaves, which the planner may not have known. The cluster's own groups shrink."""
         known = self._nodes.get(command.node)
         if known is None or command.keeps_leaving:
             return None
@@ -451,8 +451,8 @@ class ControllerMachine:
         return placement.voters if placement is not None else info.voters
 
     def behind_rules(self, nodes: Iterable[NodeId], version: int) -> tuple[NodeId, ...]:
-        """Those of `nodes` that did not say that they know `version`, rising. One that was added
-        and has not come yet is waited for by nobody."""
+        """Those of `nodes` that did not report that they know `version`, rising. One that was added
+        and never started does not count."""
         known = self._nodes
         return tuple(
             node

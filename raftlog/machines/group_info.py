@@ -1,4 +1,4 @@
-"""What a group is: a closed set. Whoever opens, makes or compacts a group is given one of these."""
+"""What a group is, one of a closed set: given to the code that opens, makes or compacts it."""
 
 from __future__ import annotations
 

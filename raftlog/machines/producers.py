@@ -1,7 +1,7 @@
 """Plain producers: each append takes effect once, in order of sequence (idempotent receiver).
 
 A resend of a remembered append is answered with the offsets it got; a gap is refused. A forgotten
-producer is refused too, because nobody can tell any more whether its last append is in the log.
+producer is refused too: whether its last append is in the log is not known any more.
 
 Sequence 0 of an unknown producer starts it: every producer has an id of its own. A producer is
 forgotten when it was silent for its lease. When there are too many, the owner with the most loses

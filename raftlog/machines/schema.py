@@ -19,7 +19,7 @@ RESERVED_NAMES = ("_topic", "_offset", "_timestamp", "_epoch", "_writer", "_term
 METADATA_MARK = "raftlog.metadata"
 """The key in a column's field metadata, of Spark and of Arrow, whose value is the name of the
 metadata column that it is: a read made it, so a write leaves it out. Under such a name without the
-mark it is somebody's own. Plans and files have it: never change it."""
+mark it is a column of the user's. Plans and files have it: never change it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

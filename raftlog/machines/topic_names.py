@@ -1,4 +1,4 @@
-"""Which names topics can have: the controller refuses others, and so may whoever asks it."""
+"""Which names topics can have: the controller refuses others, and callers may check first."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from raftlog.metrics.quota_counts import QuotaCounts
 T = TypeVar("T")
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
-"""A second series for each, which says when it was made: as many series again, for nobody."""
+"""They add a second series for each, with the time when it was made, which nothing reads."""
 
 OK = "ok"
 """The outcome of a call that was answered as it asked. Otherwise it is the error's code."""
@@ -139,7 +139,7 @@ class Counts:
         self._epochs.labels(outcome).inc()
 
     def stranger(self, reason: str) -> None:
-        """A call was refused because nobody knows who made it."""
+        """A call was rejected because its caller is not known."""
         self._strangers.labels(reason).inc()
 
     def call(self, name: str, received_bytes: int) -> CallCount:

@@ -41,7 +41,7 @@ _GROUP = GroupView(
     **_OF_NOBODY
     | {"followers": (FollowerView(node=NodeId(2), match_index=NO_INDEX, contact_ms_ago=0),)}
 )
-"""Of nobody: it has all labels."""
+"""With all labels."""
 
 
 def page() -> str:

@@ -1,4 +1,4 @@
-"""What is counted of callers' quotas: how long they were held back, and how often refused."""
+"""What is counted of callers' quotas: how long they were throttled, and how often rejected."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class QuotaCounts:
         self._principals: set[str] = set()
         self._held_back = Counter(
             "raftlog_quota_wait_seconds",
-            "How long calls and streams were held back by their callers' quotas, by principal (the "
+            "How long calls and streams were throttled by their callers' quotas, by principal (the "
             "first 100; then they count as (others)) and limit.",
             ["principal", "limit"],
             registry=registry,

@@ -1,7 +1,7 @@
 """What stands at the moment of a scrape: a node's replicas, its peers and its disk.
 
-It is read on the node's loop, some groups at a turn, and told from the scraper's thread. So a
-scrape of many topics delays nobody.
+It is read on the node's loop, some groups at a time, and reported from the scraper's thread. So a
+scrape of many topics delays no call.
 """
 
 from __future__ import annotations
@@ -135,8 +135,8 @@ class StateCollector(Collector):
     """Shows `read()`, which may be called from any thread, to prometheus-client."""
 
     def __init__(self, read: Callable[[], NodeState | None], topics_max: int) -> None:
-        """`read` gives None where nobody answers. The first `topics_max` topics get series of
-        their own."""
+        """`read` gives None if the node does not answer. The first `topics_max` topics get series
+        of their own."""
         self._read = read
         self._topics_max = topics_max
 

@@ -22,7 +22,7 @@ class Admission:
         self._node = node
         self._disk = disk
         self.full_disks = FullDisks()
-        """Which other nodes have told of a full disk."""
+        """The other nodes that have reported a full disk."""
         self._compactions = compactions
         self._bytes_max = bytes_max
         self._bytes = 0

@@ -49,9 +49,9 @@ class AwakeReplicas:
         """A log not written for `idle_ticks_max` of the limits gets its synced marker, which bears
         witness to the end of it; its replica is ticked until then. After about
         `quiesce_refresh_ticks` a quiesced leader asks its followers whether they are quiesced too,
-        and a quiesced follower that was not asked for twice as long wakes by itself: a bound on
-        what nobody foresaw. `campaigns` is told whose wait is over. `mark_dirty` is told of groups
-        that must be advanced, which are in `dirty` then."""
+        and a quiesced follower that was not asked for twice as long wakes: a safety
+        limit. `campaigns` gets groups whose wait is over. `mark_dirty` gets groups that must be
+        advanced, which are in `dirty` then."""
         self._node = node
         self._replicas = replicas
         self._effects = effects

@@ -69,7 +69,7 @@ class CatchUp:
         ended: Callable[[LocalReplica], None],
         unfit: Callable[[LocalReplica, CorruptFile], None],
     ) -> None:
-        """`ended` is told of each read that is over, `unfit` of a replica that cannot send
+        """`ended` gets each read that is over, `unfit` a replica that cannot send
         what a follower lacks, and so should not lead for a while."""
         self._effects = effects
         self._tell_unfit = unfit
@@ -98,7 +98,7 @@ class CatchUp:
         self._stopped = True
 
     def forget(self, local: LocalReplica) -> None:
-        """The group is gone from here. Reads in flight end as usual; nobody uses them."""
+        """The group is gone from here. Reads in flight end as usual, unused."""
         self._unfit.pop(local.group, None)
         for lines in self._lines.values():
             line = lines.pop(local.group, None)

@@ -116,7 +116,7 @@ class Compactions:
         damaged: Callable[[LocalReplica, CorruptFile], None],
     ) -> None:
         """`ended`: nothing of the replica is being compacted any more; its group may be gone.
-        `damaged` is told of what could not be read: it is compacted once that is healed."""
+        `damaged` gets what could not be read: it is compacted once that is healed."""
         self._effects = effects
         self._disk = disk
         self._store = store
@@ -251,7 +251,7 @@ class Compactions:
 
     def _points_max(self, local: LocalReplica) -> int:
         """How many points may wait here before another one. A full disk may wait for a trim, which
-        frees nothing without a point; and damage that nobody can heal may have been trimmed
+        frees nothing without a point; and damage that cannot be healed may have been trimmed
         away."""
         points, machine = local.replica.points, local.machine
         is_trimmed = (
@@ -497,7 +497,7 @@ class Compactions:
         self._released(local, gone=drop.gone)
 
     def _drop_unpinned(self) -> None:
-        """Remove files of former images that nobody fetches any more."""
+        """Remove files of former images that are not fetched any more."""
         if self._stopped:
             return
         for local, names in list(self._pinned.items()):

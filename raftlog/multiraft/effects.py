@@ -1,7 +1,7 @@
 """What `MultiRaft` asks of its host loop and tells it: all in which server and simulator differ.
 
-An exception in here, or in something that was handed out to be run, ends the node: `MultiRaft` is
-not told of it and must not be called again.
+An exception in here, or in something that was handed out to be run, ends the node: `MultiRaft` does
+not learn of it and must not be called again.
 """
 
 from __future__ import annotations
@@ -290,7 +290,7 @@ MultiRaftEvent = (
     | DamageHealed
     | DamageNotHealable
 )
-"""What is worth telling people. Nothing depends on whether anybody listens."""
+"""What is worth telling people. Nothing depends on whether there is a listener."""
 
 
 class BackgroundRead(Protocol):

@@ -27,7 +27,7 @@ class FullDisks:
             self._full.discard(peer)
 
     def has_room(self, peer: NodeId) -> bool:
-        """Has the peer not told of a full disk?"""
+        """Whether the peer has not reported a full disk."""
         return peer not in self._full
 
     def hindering(self, membership: Membership) -> list[NodeId]:

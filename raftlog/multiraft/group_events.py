@@ -17,7 +17,7 @@ from raftlog.errors import RaftlogError, WatcherTooSlow
 
 EVENTS_QUEUED_MAX = 256
 """Events that wait for one watcher. No setting: a group does not change its leader or members so
-often, unless nobody reads."""
+often, unless the watcher does not read."""
 
 
 class GroupStatus(NamedTuple):
@@ -109,7 +109,7 @@ class GroupEvents:
 
     @property
     def watched(self) -> bool:
-        """Is there anybody to tell?"""
+        """Whether there is a watcher."""
         return bool(self._watchers)
 
     def watch(self, status: GroupStatus, after: LogIndex, wake: Callable[[], None]) -> Watcher:

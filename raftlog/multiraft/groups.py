@@ -224,7 +224,7 @@ class GroupStore:
 
     def make_group_again(self, info: GroupInfo, recovery: int) -> GroupFiles:
         """As `make_group`, for a group whose recovery of this number the journal knows durably. The
-        folder that it has is set aside."""
+        folder that it has is quarantined."""
         self._folder.set_aside(info.group, recovery)
         self.set_aside = self._folder.set_aside_folders()
         return self.make_group(info)
@@ -389,7 +389,7 @@ class GroupStore:
 
         None of them is open. Raises `ResourceShortage`, such as where there is no room even for the
         note; then it may be called again. The hard state goes after them: a crash in between leaves
-        one that nobody asks for.
+        one that is never used.
         """
         self._folder.note_deletions(controller_index)
         self._folder.remove_group(group)
@@ -414,8 +414,9 @@ class GroupStore:
         try:
             files = self._at_snapshot(info, log, image)
             if isinstance(info, ControllerInfo):
-                # Whoever replays another group's damaged command ends that replica. A node cannot
-                # end its replica of the controller: it must have another log before it begins.
+                # A damaged command of another group ends that replica when it is replayed. A node
+                # cannot end its replica of the controller: it must have another log before it
+                # begins.
                 for index in range(files.applied_index + 1, log.last_index + 1):
                     log.command(index)
         except (CorruptFile, ResourceShortage):

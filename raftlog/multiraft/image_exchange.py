@@ -61,7 +61,7 @@ class ImageExchange:
         replica from now on, and forget what was to be done. `installed`: it stands at another
         node's image now; its group may be gone. `install_damaged`: that image cannot be read back,
         and none of its files is open. `damaged`: a file that another node asked for cannot be read.
-        `ended` is told of each read that is over."""
+        `ended` gets each read that is over."""
         self._effects = effects
         self._disk = disk
         self._store = store
@@ -95,7 +95,7 @@ class ImageExchange:
         self._fetched_lately: set[GroupId] = set()
         self._fetched_before: set[GroupId] | None = None
         """Groups for which something was fetched in this round of `_discard_left`, and in the one
-        before. None: in the first round nobody knows what the process before had fetched."""
+        before. None: in the first round it is not known what the process before had fetched."""
         self._waiting: dict[LocalReplica, Image] = {}
         """Images that are here, and installed as soon as nothing uses the group's files."""
 
@@ -130,7 +130,7 @@ class ImageExchange:
 
     def _discard_left(self) -> None:
         """Remove what was received for groups that have fetched nothing for a whole round: a fetch
-        that broke off, also before a restart, and that nobody goes on with."""
+        that broke off, also before a restart, and was not resumed."""
         before = self._fetched_before
         groups = self._groups.keys() if before is None else before & self._groups.keys()
         kept = self._fetched_lately

@@ -32,7 +32,7 @@ class ImagePins:
         self._idle_ticks_max = idle_ticks_max
         self._pins: dict[GroupId, dict[NodeId, _Pin]] = {}
         self._copied: dict[GroupId, dict[SnapshotInfo, int]] = {}
-        """Snapshots that clients copy, and for how many ticks nobody asked for a part of each."""
+        """Snapshots that clients copy, and the ticks since a part of each was asked for."""
 
     def pin(self, group: GroupId, peer: NodeId, image: Image) -> None:
         """The peer fetches this image from now on, and no other one of the group."""

@@ -58,7 +58,7 @@ class ImageSender:
         damaged: Callable[[LocalReplica, CorruptFile], None],
         ended: Callable[[LocalReplica], None],
     ) -> None:
-        """`damaged` is told of a file that cannot be read, `ended` of each read that is over."""
+        """`damaged` gets each file that cannot be read, `ended` each read that is over."""
         self._fs = fs
         self._effects = effects
         self._budget = budget
@@ -135,7 +135,7 @@ class ImageSender:
         self._read(local, request.sender, read, 0, answer)
 
     def _check(self, local: LocalReplica, name: str) -> None:
-        """What came damaged to a peer may be damaged here, and nobody has read it yet."""
+        """What came damaged to a peer may be damaged here, unread so far."""
         info = next((each for each in local.image.manifest.files() if each.name == name), None)
         if info is None or name in local.damaged_files or self._is_checking:
             return

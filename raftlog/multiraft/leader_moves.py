@@ -99,9 +99,9 @@ def better_leader(
     *,
     leaves: bool,
 ) -> NodeId | None:
-    """Who should lead instead of `node`, which does; None: nobody else could, or should.
+    """Which node should lead instead of `node`, which does; None: no other could, or should.
 
-    `leaves`: anybody rather than `node`.
+    `leaves`: any rather than `node`.
     """
     for voter in order:
         if voter == node and not leaves:

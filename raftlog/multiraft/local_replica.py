@@ -90,7 +90,7 @@ class _Wait(NamedTuple):
 
 
 class HeldBack(NamedTuple):
-    """What a topic's retention keeps only because somebody may not have read it."""
+    """What a topic's retention keeps only because a reader group may not have read it."""
 
     kept: Offset
     """Where the topic would begin otherwise."""
@@ -162,9 +162,10 @@ class LocalReplica:
         self.schema_proposed: tuple[Term, int] | None = None
         """The same of its schema."""
         self.held_back: HeldBack | None = None
-        """Of a topic that is led here: whom its retention waited for when it last looked."""
+        """Of a topic that is led here: the group that its retention waited for when it last
+        looked."""
         self._recovering = replica.raft.recovering
-        """Its recovery lasted when somebody last asked whether it had ended."""
+        """Its recovery lasted when this was last asked."""
         self._numbers = itertools.count(1)
         self._writes: dict[LogIndex, _Write] = {}
         self._paused: list[tuple[Payload, WriteReply]] = []
@@ -330,7 +331,7 @@ class LocalReplica:
         self._waits.pop(number, None)
 
     def status(self) -> GroupStatus:
-        """What watchers are told of, as this node knows it."""
+        """What watchers get, as this node knows it."""
         raft = self.raft
         return GroupStatus(
             leader=raft.leader,
@@ -564,7 +565,7 @@ class LocalReplica:
             reply(error)
 
     def abandon_writes(self, error: RaftlogError) -> None:
-        """Answer the writes in flight with `error`. Nobody here can say what becomes of them:
+        """Answer the writes in flight with `error`. What becomes of them is not known here:
         another leader decides, or there is no room yet. A client that resends one learns it."""
         writes, self._writes = self._writes, {}
         for write in writes.values():
@@ -584,7 +585,7 @@ class LocalReplica:
 def compared_events(
     local: LocalReplica, output: Output
 ) -> Iterator[StateCompared | HistoryCompared]:
-    """What the output says of the replica's state and history, for whoever is told."""
+    """What the output says of the replica's state and history, for the output's reader."""
     group, info = local.group, local.info
     if (trust := output.state_trust) is not None:
         yield StateCompared(group=group, info=info, trust=trust)

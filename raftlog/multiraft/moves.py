@@ -28,7 +28,7 @@ from raftlog.machines.controller import ControllerMachine
 from raftlog.multiraft.local_replica import LocalReplica
 
 _ENTRIES_BEHIND_MAX = 64
-"""A learner that lacks no more than this of what is committed votes without a pause for anybody.
+"""A learner that lacks no more than this of what is committed can vote without holding up commits.
 No setting: it is what is in flight to a busy follower."""
 
 _GONE_TIMEOUTS = 10

@@ -609,7 +609,7 @@ class MultiRaft:
 
     @property
     def disk(self) -> DiskChanged:
-        """What was last told of this node's disk; a full or slow one is noticed at a tick."""
+        """What was last reported of this node's disk; a full or slow one is noticed at a tick."""
         return self._disk.told
 
     def followers(self, local: LocalReplica) -> Sequence[FollowerView]:

@@ -1,9 +1,9 @@
 """An observer's side: it pulls what is committed, from one of its parents at a time.
 
-An observer has a replica of every group and is a member of none. So nobody sends it anything: now
-and then it asks one of its parents, chosen at random, what there is beyond its own last entries.
-Only committed entries come, so its log is never truncated, and all that is in it may be applied. A
-parent that stays silent, or lacks the group, is left alone for a while.
+An observer has a replica of every group and is a member of none. So no leader sends it anything:
+now and then it asks one of its parents, chosen at random, what there is beyond its own last
+entries. Only committed entries come, so its log is never truncated, and all that is in it may be
+applied. A parent that stays silent, or lacks the group, is left alone for a while.
 
 What its parents' logs have dropped comes with a parent's image (`image_exchange`). Until that is
 here the replica serves no read.
@@ -58,7 +58,7 @@ class Pulls:
         term_max: Callable[[], Term],
     ) -> None:
         """It asks every `every_ticks`, and not for groups with more than `unapplied_max` entries
-        that wait to be applied. `changed` is told of replicas that must be advanced, `refused` of
+        that wait to be applied. `changed` gets replicas that must be advanced, `refused`
         what no honest parent sends. `term_max`: see `Raft.step`."""
         self._node = node
         self._replicas = replicas
@@ -169,7 +169,7 @@ class Pulls:
 
     def _parents(self, local: LocalReplica) -> list[NodeId]:
         """The nodes that the replica may pull from. Where none of those that are configured has the
-        group, whoever votes in it."""
+        group, its voters."""
         controller = self._replicas.controller
         nodes = self._replicas.nodes
         own = controller.nodes.get(self._node)

@@ -9,7 +9,7 @@ from raftlog.errors import AcknowledgedEntriesLost, PeerProtocolViolation
 from raftlog.multiraft.effects import Effects, PeerMessagesRefused
 
 _TOLD_TICKS = 100
-"""A peer is told of once in so many ticks, however often it breaks the protocol. It bounds lines of
+"""A peer is logged once in so many ticks, however often it breaks the protocol. It bounds lines of
 the node's log and nothing else, so it is no setting."""
 
 

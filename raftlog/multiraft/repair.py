@@ -1,6 +1,6 @@
 """What is known of damage in this node's files, and what becomes of it.
 
-Whoever meets damage hands it in here: the scrub, a read, a compaction. It is told once and counted
+The scrub, reads and compactions hand in here what damage they meet. It is logged once and counted
 once, however often it is met, until it is healed. Damage of the log is healed by `SegmentRepairs`,
 that of snapshots, stages and history files by `ImageRepairs`. What no peer can give stays as it is,
 and is tried again now and then. A replica whose files name no place that could be healed is filled
@@ -58,7 +58,7 @@ class RepairCounts(NamedTuple):
     """Damage of one replica since the process started."""
 
     found: int = 0
-    """Met by anybody; each once until it is healed."""
+    """Met by a scrub, a read or a compaction; each once until it is healed."""
     healed: int = 0
     not_healable: int = 0
     """Of those that are not healed: no other replica could give it. It is tried again."""
@@ -123,7 +123,7 @@ class Repairs:
         self._segments.stop()
 
     def found(self, local: LocalReplica, damage: Damage) -> None:
-        """Somebody has met the damage. It may be known."""
+        """The damage was met. It may be known."""
         known = self._open.setdefault(local, {})
         key = _key_of(damage)
         if key in known:
@@ -136,7 +136,7 @@ class Repairs:
         self._heal(local, key, item)
 
     def met(self, local: LocalReplica, cause: CorruptFile) -> None:
-        """Somebody could not read a file of the replica. Nothing, if it cannot be told what is
+        """A file of the replica could not be read. Does nothing if it is not known what is
         damaged, or the file is no longer in use. The error says so if no other node can help."""
         name = cause.file.rpartition("/")[2]
         log = local.replica.log

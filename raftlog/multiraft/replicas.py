@@ -68,7 +68,7 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         journal_changed: Callable[[], None],
     ) -> None:
         """`configured`: the nodes that this one was started with, by id their addresses. `added`
-        is told of each replica that came into being, `ended` of each that is gone from
+        gets each replica that came into being, `ended` each that is gone from
         here, before its files are. `journal_changed`: the journal forgot a group, in memory."""
         self._node = node
         self.nodes = KnownNodes(configured, store.founders)
@@ -183,8 +183,8 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
 
     @property
     def heartbeat_peers(self) -> list[NodeId]:
-        """The other nodes that must know that this process lives. Nobody relies on an observer, and
-        it relies on nobody."""
+        """The other nodes that must know that this process lives. No node relies on an observer,
+        and it relies on none."""
         return [] if self.observes else [each for each in self.voting_nodes if each != self._node]
 
     @property
@@ -468,7 +468,7 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         try:
             return self._store.make_group(info)
         except CorruptFile as damage:
-            return damage  # somebody has removed the folder of a group that has served
+            return damage  # the folder of a group that has served was removed
 
     def _made_or_damaged(self, info: CreatedInfo, found: GroupFiles | CorruptFile) -> None:
         if isinstance(found, CorruptFile):
@@ -535,7 +535,7 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         info = self.controller.info_of(group)
         if group not in self.quarantined or group in self._ending or info is None:
             return
-        if not self._store.decides_alone(group, info.voters):  # else nobody else ever led it
+        if not self._store.decides_alone(group, info.voters):  # else no other ever led it
             self._refill(info, self.quarantined[group].lost)
 
     def fill_observed(self) -> None:

@@ -51,7 +51,7 @@ class _Due(NamedTuple):
 
     local: LocalReplica
     kept: Offset
-    """The first record that its settings keep, whoever has read it."""
+    """The first record that its settings keep, read or not."""
     now_us: int | None
 
 
@@ -106,7 +106,7 @@ class Retention:
                 return
 
     def _due(self) -> Iterator[_Due]:
-        """The topics led here of which the settings do not keep all, whoever has read it."""
+        """The topics led here of which the settings do not keep all, read or not."""
         for local in self._groups():
             if not isinstance(local.machine, TopicMachine):
                 continue
@@ -133,7 +133,7 @@ class Retention:
         return _Due(local, kept, now_us) if kept > machine.log_start_offset else None
 
     def _kept_for_readers(self, due: _Due, positions: Sequence[KeyValue] | None) -> Offset:
-        """The first record that is kept, also because somebody has not read it. Raises
+        """The first record that is kept, also because a group has not read it. Raises
         `CorruptFile`."""
         machine = due.local.topic_machine
         due.local.held_back = None

@@ -4,7 +4,7 @@ One replica at a time is read, in pieces, by jobs off the loop (`raftlog.image.s
 begun only within a budget of bytes for each tick, and not while the disk is slow or full. Jobs that
 wait go first, because they are queued first.
 
-Each replica is read once in a period, the one that waits longest first, or when somebody asks. When
+Each replica is read once in a period, the one that waits longest first, or on request. When
 each was read is noted on disk: a restart neither begins again nor forgets. Replicas of which
 nothing is noted are spread over a period.
 """
@@ -37,7 +37,7 @@ class ScrubLimits(NamedTuple):
     """How often, and how fast."""
 
     period_us: int = 0
-    """Each replica is read once in so many microseconds; 0: only when somebody asks."""
+    """Each replica is read once in so many microseconds; 0: only on request."""
     bytes_per_tick: int = 1024 * 1024
     """For the whole node; exceeded by one piece at most, which the next ticks make up for."""
 
@@ -78,7 +78,7 @@ class Scrubs:
         mended: Callable[[LocalReplica, CorruptFile], None],
         journal_changed: Callable[[], None],
     ) -> None:
-        """`found` is told of damage, `mended` of a damaged copy that was written again.
+        """`found` gets damage, `mended` a damaged copy that was written again.
         `journal_changed`: the journal has something to write."""
         self._node = node
         self._effects = effects
@@ -92,7 +92,7 @@ class Scrubs:
         self._waiting: dict[GroupId, None] = {}
         self._running: _Scrub | None = None
         self._reading = False
-        """A piece is being read, maybe of a scrub that nobody wants any more."""
+        """A piece is being read, maybe of a scrub that is not wanted any more."""
         self._allowance = limits.bytes_per_tick
         self._last: dict[GroupId, _Scrub] = {}
         self._ended_us = store.scrub_times()

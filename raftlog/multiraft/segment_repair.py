@@ -2,7 +2,7 @@
 
 One segment is healed at a time. It is read and compared with what the open log knows of it
 (`storage.mend`). For each payload that is damaged the peers are asked in turn; any of them that
-holds the entry in the same term may answer, whoever leads. Then the segment is written again as a
+holds the entry in the same term may answer, leader or not. Then the segment is written again as a
 new file. Meanwhile nothing is written to this log, as while an image is installed.
 """
 

@@ -2,7 +2,7 @@
 
 Positions are keys of the key-value store, which is another group than the topic. They are read, as
 of then, each time before something is removed; an older position would only keep more, except one
-that somebody has moved back since. What cannot be trusted counts as nothing read: retention then
+that was moved back since. What cannot be trusted counts as nothing read: retention then
 keeps what its settings keep of unread records, and no more.
 """
 
@@ -31,7 +31,7 @@ def first_unread(positions: Sequence[KeyValue] | None, topic: TopicInfo, mark: O
     """Of the topic, whose high-water mark is `mark`; None: the positions could not be read.
 
     A group counts if it has a position in this incarnation of the topic, however old that is.
-    A position above the mark (of a log that was lost, or a slip of somebody) says nothing of what
+    A position above the mark (of a log that was lost, or a mistake) says nothing of what
     was read, nor does one that this version does not know.
     """
     if positions is None:

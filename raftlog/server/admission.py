@@ -51,7 +51,7 @@ _PROVEN_MAX = 10_000
 """So many access tokens are remembered, so that a signature is checked once. No setting: it bounds
 memory, at 1 KiB or so each."""
 _TOKEN_CHARACTERS_MAX = 8192
-"""A longer one is no token of anybody's. No setting: grpc takes no more metadata than that."""
+"""A longer one is no token. No setting: grpc takes no more metadata than that."""
 _HEADERS_MAX = 100
 _HEADER_BYTES_MAX = 32 * 1024
 """A call's headers, with their names. grpc keeps them in memory while a call is open, and a
@@ -187,7 +187,7 @@ class Authenticator:
         if known is not None:
             return _Known(known)
         if self._access_tokens is None or token.count(".") != 2:  # a JWT has three parts
-            raise Unauthenticated(problem="the token is nobody's, or it has ended")
+            raise Unauthenticated(problem="the token is not known, or it has expired")
         key = hashlib.sha256(token.encode()).digest()
         proven = self._proven.get(key)
         if proven is None:

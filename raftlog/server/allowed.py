@@ -58,8 +58,8 @@ class Need(NamedTuple):
     instead: tuple[Right, Resource] | None = None
     """Another right that does as well."""
     guessed: GroupId | None = None
-    """The group by whose number alone the caller names the topic. Who may not know of the topic is
-    told of no name."""
+    """The group by whose number alone the caller names the topic. A caller that may not
+    know of the topic does not get its name."""
 
 
 Needs = Callable[["Allowed", Any], Sequence[Need]]

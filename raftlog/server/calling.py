@@ -38,7 +38,7 @@ def begin(who: Caller, is_known: Callable[[], bool]) -> None:
 
 
 def span() -> str:
-    """The span of it, as another process is told of it; "": it is not traced."""
+    """Its span, as another process gets it; "": it is not traced."""
     return _span.get()
 
 

@@ -15,7 +15,7 @@ from raftlog.wire.kv_calls import KEYS_PER_PAGE_MAX, KeyPages, KvReply, OpenKv, 
 
 
 class KeyReads:
-    """Reads them linearizably, from whoever leads the store."""
+    """Reads them linearizably, from the store's leader."""
 
     def __init__(self, node: Node, services: KvServices) -> None:
         self._node = node

@@ -32,7 +32,7 @@ Request = TypeVar("Request")
 Reply = TypeVar("Reply")
 
 TRY_TIMEOUT_S = 5.0
-"""One try at one node. No setting: nobody waits for it."""
+"""One try at one node. No setting: no caller waits for it."""
 
 _REPLY_BYTES_MAX = 8 * 1024 * 1024
 """A node that lies must not fill this one's memory. The longest sound reply is a page of keys: a

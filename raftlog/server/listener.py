@@ -1,8 +1,8 @@
 """A node's grpc server at its address, which is replaced if grpc's own loop ends.
 
 grpc.aio takes all calls in one loop and decodes each call's path there. A path that is not UTF-8,
-from anybody, ends the loop and closes the port. The process would live on, lead its groups and
-answer nobody. So this module waits for the end of that loop and starts a new server at once. Calls
+from any host, ends the loop and closes the port. The process would live on, lead its groups and
+answer no call. So this module waits for the end of that loop and starts a new server at once. Calls
 and streams of the old server are cut off, and their clients try again.
 
 grpc would then shut its server down, in a task whose exception it leaves to the event

@@ -145,7 +145,7 @@ async def _serve(
     listeners = listeners_of(settings, node, client_handlers(services, gate), health, gate.audit)
     announcer = announcer_of(node) if settings.discovery.zookeeper else None
     await node.start()
-    # Not before: a client that connects to a port where nobody answers yet waits there in vain.
+    # Not before: a client that connects to a port without an answer yet waits there in vain.
     for listener in listeners:
         await listener.start()
         node.spawn(listener.keep())
@@ -163,7 +163,7 @@ async def _serve(
     await stop.wait()
     log.info("stopping", node=node_id)
     if not failure:
-        stop.clear()  # somebody who asks twice does not wait
+        stop.clear()  # a second signal ends the wait
         await node.hand_over(stop.is_set)
     health.serves(serves=False)
     await gate.close()
@@ -284,7 +284,7 @@ def _on_loop_exception(
 ) -> None:
     """A callback of ours that raised left a replica half done: the process exits.
 
-    What else comes here is a task that nobody awaited any more, such as a call whose client left.
+    What else comes here is a task that is no longer awaited, such as a call whose client left.
     """
     error = context.get("exception")
     if error is not None and "handle" in context:

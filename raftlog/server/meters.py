@@ -37,7 +37,7 @@ from raftlog.transport.callers import LogLimit
 
 _METERS_MAX = 10_000
 """So many identities are remembered, the latest ones. No setting: it bounds memory, at 1 KiB or so
-each; who is forgotten begins anew, and owes a second's use or so."""
+each; one that is forgotten starts from zero, which grants it a second's use or so."""
 
 _CALLS_SHARE = 4
 """The calls of one caller take at most this part of `server.requests_max`, so that they leave room
@@ -89,7 +89,7 @@ class Meters:
             self.on_change()
 
     def tell(self, principal: str, limit: Limit, *, refused: bool) -> None:
-        """Say who is held back, not too often."""
+        """Log who is throttled, not too often."""
         if self._log_limit.admits(principal, limit):
             log.info("caller held to its quota", who=principal, limit=limit.value, refused=refused)
 
@@ -219,5 +219,5 @@ def quotas_of(keys: Sequence[KeyValue]) -> list[Quota]:
         try:
             found.append(quota_keys.decode(each.key, each.value))
         except StoredValueInvalid as error:
-            log.warning("a quota that cannot be read limits nobody", cause=str(error))
+            log.warning("a quota cannot be read and has no effect", cause=str(error))
     return found

@@ -286,7 +286,7 @@ class Node:
         return self.identity.cluster_id
 
     def welcome(self) -> PeerWelcome:
-        """What a peer that connects is told of this node."""
+        """What a peer that connects gets to know of this node."""
         return PeerWelcome(
             format=FORMAT_STAMP,
             node=self.node,
@@ -503,7 +503,7 @@ class Node:
         await done
 
     async def transfer_leadership(self, local: LocalReplica, to: NodeId) -> NodeId:
-        """Hand the group's leadership to that voter, as somebody asked; returns who leads then.
+        """Hand the group's leadership to that voter on request; returns the leader after that.
 
         Raises `NotLeader`, `TransferRefused`.
         """

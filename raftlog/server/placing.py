@@ -71,7 +71,7 @@ class PlacingServices:
         return accepted(DutySet, outcome)
 
     async def retire_node(self, call: RetireNode) -> NodeRetired:
-        """Remove a node for ever. Raises `NodeInUse`, `NodeUnknown`."""
+        """Remove a node permanently. Raises `NodeInUse`, `NodeUnknown`."""
         self._node.check_leads(self._replicas.of_controller)
         if call.node in self._replicas.of_controller.raft.membership.all_voters:
             raise NodeInUse(node=call.node, what="it votes in the controller's group")

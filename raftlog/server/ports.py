@@ -1,4 +1,4 @@
-"""What a node serves at which port, to whom, and within which bounds.
+"""What a node serves at which port, to which callers, and within which bounds.
 
 Without TLS one port serves clients and nodes. With TLS nodes have a port of their own, where both
 sides show certificates, and a server of its own: what a stranger does to the clients' server does

@@ -19,7 +19,7 @@ def checked_summary(
 
     `latest` is the topic's schema, or a later one that its log is about to get. Raises
     `MalformedRequest`, `UnknownSchemaVersion`, `SchemaMismatch` for a batch that readers could not
-    read, or would read as what was not meant: it would be in the log for ever.
+    read, or would read as what was not meant: it would stay in the log.
     """
     if not 1 <= batch.record_count <= BATCH_ROWS_MAX:
         raise _invalid_batch(f"{batch.record_count} records; 1 to {BATCH_ROWS_MAX} are allowed")

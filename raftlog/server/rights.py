@@ -91,12 +91,12 @@ class Rights:
         if not self.asked:
             raise InvalidOption(
                 option=verb,
-                problem=f"{does}, and the nodes ask nobody who they are",
+                problem=f"{does}, and the nodes do not authenticate callers",
                 advice="Give them auth.tokens_file, auth.oidc_issuer or tls.client_certificates.",
             )
 
     def _may_all(self, who: Caller | None) -> bool:
-        """A node has all that there is on its disk. Who is nobody's caller was not asked."""
+        """A node has all that there is on its disk. Without authentication there is no caller."""
         if not self.asked:
             return True
         assert who is not None, "every call is admitted"
@@ -159,13 +159,13 @@ def grants_of(keys: Sequence[KeyValue]) -> Grants:
         try:
             found.append(grant_keys.decode(each.key, each.value))
         except StoredValueInvalid as error:
-            log.warning("a grant that cannot be read gives nobody anything", cause=str(error))
+            log.warning("a grant cannot be read and has no effect", cause=str(error))
     return Grants(found)
 
 
 def refusal(who: Caller | None, right: Right | None, asked: Resource) -> Forbidden:
     """The error for a caller that lacks the right; None: any right would do, and it has none."""
-    assert who is not None, "nobody else is refused"
+    assert who is not None, "only an authenticated caller is rejected"
     name = "" if asked == EVERYTHING else asked.name
     return Forbidden(
         principal=who.principal,

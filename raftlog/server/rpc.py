@@ -275,7 +275,7 @@ class _Call:
             self.end()
 
     def check_caller(self) -> None:
-        """End it, if what it showed proves nobody any more."""
+        """End it, if what it showed proves no identity any more."""
         if not self._is_known():
             self._refusal = Unauthenticated(problem="the token was given up, or it has ended")
             self.end()

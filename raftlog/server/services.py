@@ -361,7 +361,7 @@ class Services:
         return self._accepted(Appended, await done)
 
     async def stage(self, call: calls.StageCall, body: bytes) -> Staged:
-        """Stage one batch of an open epoch; answered as an append is, and visible to nobody."""
+        """Stage one batch of an open epoch; answered as an append is, and not visible."""
         local = self._leading(call.group, call.incarnation)
         command = Stage(
             key=call.key,

@@ -1,6 +1,6 @@
 """How much may be staged: each writer's limit, and each caller's quota.
 
-What is staged lies on all disks and is visible to nobody. So a Stage is judged before it is
+What is staged lies on all disks and no reader sees it. So a Stage is judged before it is
 proposed, and counts from then on, not only once it is applied: a caller may send many at a time.
 """
 

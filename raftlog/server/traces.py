@@ -73,7 +73,7 @@ class Traces:
         self._sent: deque[_Followed] = deque(maxlen=_ENTRIES_MAX)
         """Those that this node put into a log as its leader."""
         self._told: deque[_Followed] = deque(maxlen=_ENTRIES_MAX)
-        """Those that leaders told of, and are not on this disk yet."""
+        """Those that leaders announced and that are not on this disk yet."""
 
     def stop(self) -> None:
         """Send what waits."""

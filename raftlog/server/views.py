@@ -72,7 +72,7 @@ def quarantine_view(quarantine: Quarantine) -> QuarantineView:
 
 
 def set_aside_views(folders: Mapping[str, int]) -> tuple[SetAsideView, ...]:
-    """Folders that were set aside, with their bytes."""
+    """Quarantined folders, with their bytes."""
     return tuple(
         SetAsideView(folder=folder, byte_count=byte_count)
         for folder, byte_count in sorted(folders.items())

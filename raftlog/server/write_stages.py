@@ -51,7 +51,7 @@ class WriteStages:
         """The call that is being answered has just put a command into the group's log."""
         call, raft = counted_call(), local.raft
         if call is None or raft.transferring_to != NO_NODE:
-            return  # nobody waits for it; or it is not in the log yet
+            return  # no call waits for it; or it is not in the log yet
         writes = self._writes.setdefault(local, deque())
         if len(writes) < _WATCHED_MAX:
             now_s = time.monotonic()
@@ -74,7 +74,7 @@ class WriteStages:
     def _look(self, local: LocalReplica, writes: deque[_Write], now_s: float) -> None:
         raft = local.raft
         if raft.role is not Role.LEADER or raft.term != writes[-1].term:
-            writes.clear()  # nobody here knows what becomes of them
+            writes.clear()  # what becomes of them is not known here
             return
         durable, committed = local.replica.log.durable_index, raft.commit_index
         for write in writes:

@@ -372,7 +372,7 @@ def _check_unused(fs: FileSystem, node: NodeId) -> None:
     if strange:
         raise DataFolderForeign(
             folder=fs.location(ROOT),
-            found=f"nobody that is known: it has {strange[0]!r} and no file {IDENTITY_NAME!r}",
+            found=f"no known node: it has {strange[0]!r} and no file {IDENTITY_NAME!r}",
             wanted=f"node {node}",
         )
     if journal_exists(fs, ROOT) and read_states(fs, ROOT)[0]:
@@ -397,7 +397,7 @@ def _groups(fs: FileSystem) -> list[GroupId]:
 
 
 def _finish_removals(fs: FileSystem) -> None:
-    """Remove what a deletion left, and files that nobody will finish: on a full disk the journal,
+    """Remove what a deletion left, and unfinished files: on a full disk the journal,
     which is written next, may need their room."""
     for name in fs.list(GROUPS_FOLDER):
         if name.endswith(_REMOVED_ENDING):

@@ -5,7 +5,7 @@ There is one journal for all groups, so that one write serves many, and two copi
 that is forgotten could be given twice, and one damaged byte must not keep a node out for good.
 Every write goes to the one and then to the other, and counts once both are synced. So whatever
 counts is in each of them, and what only one of them has is as good: a term, a vote or a recovery is
-never taken back. Opening takes the later state of each group and writes both anew.
+never taken back. Opening takes the later state of each group and rewrites both.
 
 Frames, and the rule for torn or
 damaged bytes, are those of the log (`frames`, `recovery`). A frame's command holds the states that
@@ -264,7 +264,7 @@ class HardStateJournal:
         return JournalCheck(self._fs, copies)
 
     def rewrite(self) -> None:
-        """Let the next write write both copies anew, because one of them is damaged."""
+        """Let the next write replace both copies, because one of them is damaged."""
         self._rewrite_wanted = True
 
     def idle_marker(self) -> bool:

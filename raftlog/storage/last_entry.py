@@ -1,4 +1,4 @@
-"""Where a damaged log ended. Whoever votes must know, even if what comes before cannot be read.
+"""Where a damaged log ended. A voter must know, even if what comes before cannot be read.
 
 The rule is that of `recovery`, past the damage: bad bytes below a position that is known durable
 are damage, and what follows them counts; at or above it they are the torn tail of a write. Frames

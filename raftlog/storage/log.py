@@ -161,7 +161,7 @@ class GroupLog:
     def close(self) -> None:
         """Write what is pending and a marker, then close the files. No write may be in flight.
 
-        On a full disk the rest is not written. Nobody was told that it is durable.
+        On a full disk the rest is not written. It was never reported as durable.
         """
         if self._ended:
             return

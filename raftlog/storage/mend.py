@@ -2,8 +2,8 @@
 
 An open log knows of each entry where its frame lies, its kind, term, lengths and chain, and of each
 segment its header. The chain covers every byte of a frame's header, and the header has the
-checksums of the payload. So from a payload, whoever gave it, follows the whole frame, or that it is
-another one. The frame of a payload that is whole here needs nobody else.
+checksums of the payload. So from a payload, wherever it comes from, follows the whole frame, or
+that it is another one. The frame of a payload that is whole here needs no other copy.
 
 What cannot be had stays as it is, with its raw bytes. The new file is read back before it takes the
 place of the old one, which was changed by nothing.
@@ -56,7 +56,7 @@ class Examined(NamedTuple):
 
     is_whole: bool
     missing: tuple[LogIndex, ...]
-    """Entries whose payload is damaged: somebody else must give it."""
+    """Entries whose payload is damaged: another node must give it."""
     can_open: bool
     """What is missing is no more than payloads: the log would open again."""
 

@@ -35,7 +35,7 @@ class PrefixRemoval:
     """The log's base without them. It must be durable in the manifest before `run`."""
 
     def run(self) -> None:
-        """Remove the files, but for those that somebody else has removed; they are gone durably
+        """Remove the files that are still there. All of them are gone durably
         when this returns. Raises `DiskFailed`.
 
         They go in ascending order, so that a crash leaves a log without gaps: file systems keep the

@@ -152,7 +152,7 @@ class LogRead:
             self._found = tuple(each.entry for each in wanted)
 
     def run(self) -> None:
-        """Read them. Does not raise for what is damaged or gone: nobody may want it any more."""
+        """Read them. Does not raise for what is damaged or gone: it may no longer be wanted."""
         assert self._found is None, "a read runs once, and only if there is something to read"
         try:
             self._found = tuple(self._read())

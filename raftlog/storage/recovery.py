@@ -4,7 +4,7 @@ The rule (docs/FORMAT.md, "Torn or damaged"): frames are followed from the segme
 as each is valid by itself, chains from its predecessor and lies within the file. Every frame says
 up to which position everything was durable before it was written (`synced_to`). So do valid headers
 found by searching the bytes after the first bad one. Bad bytes at or above the highest such
-position are the tail of a write that a crash interrupted and that nobody was told of: they are
+position are the tail of a write that a crash interrupted, never reported as durable: they are
 truncated and reported. Bad bytes below it were durable once: that is damage, `CorruptFile`, and
 nothing is changed.
 
@@ -269,7 +269,7 @@ def payload_is_whole(file: File, frame: PlacedFrame) -> bool:
 
 
 def write_again(file: File, start: int, end: int) -> None:
-    """Write [start, end) once more, unchanged. The caller syncs.
+    """Write [start, end) again, unchanged. The caller syncs.
 
     What a process wrote to the page cache without a successful sync can be read back. But a sync
     that failed may have marked its pages clean, and then a later sync would succeed without
@@ -303,7 +303,7 @@ def search(file: File, seed: int, start: int, found: Callable[[int, FrameHeader]
     while data := file.read_at(start, _SEARCH_BYTES):
         start += len(data)
         if data == _ZEROS[: len(data)]:
-            # A header's last bytes may be zeros: search those once more, then drop them.
+            # A header's last bytes may be zeros: search those again, then drop them.
             data = kept + data[:FRAME_HEADER_BYTES]
             kept = b""
         else:

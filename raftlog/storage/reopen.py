@@ -5,7 +5,7 @@ a crash left of a removal (`prefix`). Sealed segments are followed by their head
 that their successor names; the last segment by the rule in `recovery`. A damaged header is rebuilt
 where what is left proves it (`header_repair`), and written again once the whole log is found to be
 readable. A truncation is made durable
-before anything is appended, and what stays is made durable before anybody is told of it.
+before anything is appended, and what stays is made durable before it is reported.
 
 At most two files are open at once, and none on return: a node may have thousands of segments, and
 most of its topics may be idle.

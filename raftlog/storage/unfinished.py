@@ -1,7 +1,7 @@
 """Files under construction: each is made under another name and gets its own when it is durable.
 
 If there is no room for one, or it cannot be made for another reason, it is removed: a full disk
-needs its room, and nobody else would remove it before the next try.
+needs its room, and nothing else would remove it before the next try.
 """
 
 from __future__ import annotations

@@ -219,7 +219,7 @@ class LogWrite:
         A batch that was short of something continues with the file that needed it, and writes the
         same bytes to the same positions. This does not repeat a failed sync: the kernel refused
         those bytes before any sync of them was asked for, so it cannot have dropped them, and
-        nobody was told of them.
+        they were never reported as durable.
         """
         assert not self._running, "a write that failed is never tried again"
         assert not self.done, "a write is done once"

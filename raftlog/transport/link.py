@@ -63,8 +63,8 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
 packet. The senders bound the size of frames."""
 
 _REFUSED_WAIT_S = 2.0
-"""The wait after a refusal. The peer refuses again until somebody mends a folder or an address. No
-setting: nobody waits for this but the one who mends it."""
+"""The wait after a rejection. The peer rejects again until an operator corrects a folder or an
+address. No setting: only that operator waits for it."""
 
 _READY_WAIT_S = 10.0
 """For so long grpc tries to reach the peer; then it is asked why it does not, and a new channel

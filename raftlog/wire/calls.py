@@ -418,7 +418,7 @@ class GroupView:
     followers: tuple[FollowerView, ...]
     """What the leader knows of each voter; empty unless this node leads the group."""
     dead_bytes: int
-    """Body bytes in the log that nobody will ever read: a figure for people."""
+    """Body bytes in the log that no reader will ever get: a figure for people."""
     state: str
     """`trusted`, `diverged` or `disputed` (`raftlog.comparison`)."""
     log_start_index: LogIndex
@@ -453,7 +453,7 @@ class GroupView:
     """The last one that was found: file, position and problem."""
     retention_start: int = 0
     """Of a leader whose retention waits for reader groups: where the topic would begin if they had
-    read everything, when it last looked; 0: it waits for nobody."""
+    read everything, when it last looked; 0: it waits for none."""
     held_for: str = ""
     """The group that has read least, if it waits; "": the groups' positions could not be read."""
 

@@ -17,7 +17,7 @@ from itertools import accumulate
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runs:
     """One row per run, in the records' order. The columns are `array("q")` of equal length, and
-    nobody changes them.
+    never change.
 
     `problem` says whether the columns fit each other; it is checked where runs meet their batch.
     """

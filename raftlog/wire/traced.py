@@ -11,7 +11,7 @@ CARRIED_MAX = 64
 
 
 TRACED_MAX = 256
-"""So many of a frame's entries are told of at most; the others are not traced."""
+"""At most so many of a frame's entries are announced; the others are not traced."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,7 +117,7 @@ def test_a_shared_secret_that_is_published_proves_nothing(tmp_path: Path) -> Non
     file = tmp_path / "keys.json"
     secret = {"kty": "oct", "kid": "first", "k": "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldA"}
     file.write_text(json.dumps({"keys": [secret | {"alg": "HS256"}, KEY | {"kid": "second"}]}))
-    with pytest.raises(Unauthenticated, match="nobody published"):
+    with pytest.raises(Unauthenticated, match="does not publish"):
         principal(file, token(kid="first"))
     assert principal(file, token(kid="second")) == "oidc:corp:ada"
 
@@ -198,7 +198,7 @@ def test_who_is_known_waits_for_no_provider(monkeypatch: pytest.MonkeyPatch) -> 
         await proves.caller(token())
         assert not waiting.done(), "who names another key waits"
         provider.answers.set()
-        with pytest.raises(Unauthenticated, match="nobody published"):
+        with pytest.raises(Unauthenticated, match="does not publish"):
             await waiting
         assert provider.asked == 2, "one request at a time"
 

@@ -349,7 +349,7 @@ def test_an_append_of_unknown_fate_is_reported_and_no_new_producer_takes_over(
             producer._send(producer._buffer.add(batch), None)  # and its answer is never read
         forget_all(forgetful, "doubt")
         producer.append([{"id": 2}])
-        with pytest.raises(UnknownProducer, match="nobody can tell"):
+        with pytest.raises(UnknownProducer, match="it is not known whether"):
             producer.flush()
         assert producer.acknowledged == 2
     assert [each for each in ids(forgetful, "doubt") if each >= 0] == [0, 1]

@@ -150,7 +150,7 @@ def test_who_cannot_prove_to_be_a_node_is_none(unchanged: ProcessCluster, tmp_pa
     }
     error = said_as_node_2(cluster, of_nodes, own["client"])
     assert isinstance(error, PeerUnproven)
-    assert "names nobody" in error.cause
+    assert "names no node" in error.cause
     error = said_as_node_2(cluster, of_nodes, own["node-3"])
     assert isinstance(error, PeerUnproven)
     assert "its own names node-3." in error.cause

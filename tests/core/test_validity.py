@@ -77,7 +77,7 @@ TO_A_FOLLOWER: dict[str, tuple[Make, str]] = {
         "node 2 leads term 2",
     ),
     "a second leader's heartbeat": (lambda m: heartbeat(m, 3, term=2), "node 2 leads term 2"),
-    "a leader of term 0": (lambda m: heartbeat(m, 2, term=0), "nobody leads term 0"),
+    "a leader of term 0": (lambda m: heartbeat(m, 2, term=0), "term 0 has no leader"),
     "another entry for a committed one": (
         lambda m: append_request(m, 2, term=3, prev=(1, 1), terms=[3]),
         "entry 2 conflicts with a committed one",

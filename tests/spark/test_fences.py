@@ -94,7 +94,7 @@ def test_a_deleted_checkpoint_is_refused_with_both_query_ids_and_the_way_out(lab
         f"Query {again.id} writes epoch 0 as writer 'job', whose last epoch 0 came from query "
         f"{query.id}: the checkpoint was deleted or replaced." in message
     )
-    assert "Restore the checkpointLocation. Another txnAppId writes the rows once more" in message
+    assert "Restore the checkpointLocation. Another txnAppId writes the rows again" in message
     assert lab.ids() == [1, 2]
 
 

@@ -59,7 +59,7 @@ def test_a_stream_goes_through_over_tls_under_its_identity(
             " OPTIONS ('raftlog.auth.credential' 'job', subscribe 'copied-clicks')"
         )
         assert spark.sql("SELECT count(*) FROM of_job").first()[0] == 20
-        with pytest.raises(Exception, match=r"the token is nobody's"):
+        with pytest.raises(Exception, match=r"the token is not known"):
             read(raftlog_auth_credential="stranger")
         with pytest.raises(Exception, match=r"'credentials\.other' is not defined here"):
             read(raftlog_auth_credential="other")
