@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, TypeAlias
 
 from raftlog.auth.principals import Caller
 from raftlog.auth.rights import Right
@@ -51,6 +50,10 @@ from raftlog.wire.calls import (
     TrimCall,
 )
 
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
 __all__ = [
     "ClusterDescription",
     "NodeView",
@@ -60,8 +63,9 @@ __all__ = [
 ]
 """The client, and the types of what it answers."""
 
-SchemaLike = str | pa.Schema | Schema
-"""A schema as Spark DDL text, as Spark JSON text, as an Arrow schema, or as a topic has it."""
+SchemaLike: TypeAlias = "str | pa.Schema | Schema | pd.DataFrame"
+"""A schema as Spark DDL text, as Spark JSON text, as an Arrow schema, as a topic has it, or as the
+columns of a pandas DataFrame without its index."""
 
 
 class LogClient(TopicReads):
@@ -126,7 +130,8 @@ class LogClient(TopicReads):
         Args:
             name: 1 to 249 ASCII letters, digits, `.`, `_` and `-`. It must not start with a dot.
             schema: The columns: Spark DDL text ("id bigint, text string"), the JSON text of a Spark
-                schema, a `pa.Schema`, or the `Schema` of another topic.
+                schema, a `pa.Schema`, the `Schema` of another topic, or a pandas DataFrame whose
+                columns Arrow knows the types of.
             if_not_exists: Return a topic of this name that exists already, whatever its schema and
                 settings.
             settings: Settings by name, as for `alter_topic`. Default: records stay until they are
@@ -303,7 +308,8 @@ class LogClient(TopicReads):
 
         Args:
             topic: The topic, or its name.
-            data: A `pa.Table`, a `pa.RecordBatch`, or a list of mappings from column name to value.
+            data: A `pa.Table`, a `pa.RecordBatch`, a pandas DataFrame, or a list of mappings from
+                column name to value.
 
         Returns:
             The rows' offsets [start, end). If the rows need several entries, other producers' rows

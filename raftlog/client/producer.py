@@ -11,7 +11,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -25,11 +25,15 @@ from raftlog.core.types import Offset
 from raftlog.errors import InvalidOption, ProducerClosed, RaftlogError, SequenceReused
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.outcomes import Appended
+from raftlog.records.arrow_types import is_frame
 from raftlog.records.batching import BatchBuffer
 from raftlog.records.conform import conform
-from raftlog.records.rows import batch_from_rows
+from raftlog.records.rows import batch_from_rows, table_from_frame
 from raftlog.wire.batch import EncodedBatch
 from raftlog.wire.calls import APPEND, AppendCall
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LOGGER = "raftlog.client.producer"
 """Says at the level WARNING what no call of a program could raise."""
@@ -40,8 +44,12 @@ that it was not written is sent again."""
 
 log = logging.getLogger(LOGGER)
 
-Rows = pa.Table | pa.RecordBatch | Sequence[Mapping[str, Any]]
-"""What may be appended: Arrow data, or rows as mappings from column name to value.
+Rows: TypeAlias = "pa.Table | pa.RecordBatch | pd.DataFrame | Sequence[Mapping[str, Any]]"
+"""What may be appended: Arrow data, a pandas DataFrame, or rows as mappings from column name to
+value. A nullable column that they lack is null in their records.
+
+A DataFrame's index is left out. Its missing values are nulls, NaN among them. Its columns of Python
+objects are read as those of rows.
 
 A row may also be a tuple with names, such as Spark's `Row`. Each value is stored as it is, or
 `SchemaMismatch` is raised: a number that would be cut off, a time with more digits than a column
@@ -152,7 +160,8 @@ class Producer:
         """Take rows. Sends what fills an entry; the rest follows within `client.linger_s`.
 
         Args:
-            data: A `pa.Table`, a `pa.RecordBatch`, or a list of mappings from column name to value.
+            data: A `pa.Table`, a `pa.RecordBatch`, a pandas DataFrame, or a list of mappings from
+                column name to value.
 
         Raises:
             SchemaMismatch: The rows do not fit the topic's schema. None was taken.
@@ -413,12 +422,15 @@ def record_batches(data: Rows, topic: TopicInfo) -> Iterator[pa.RecordBatch]:
         yield data
     elif isinstance(data, pa.Table):
         yield from data.to_batches()
+    elif is_frame(data):
+        yield from table_from_frame(data, topic.schema, topic.name).to_batches()
     else:
         if not _are_rows(data):
             raise InvalidOption(
                 option="data",
-                problem="is neither Arrow data nor a list of mappings",
-                advice="Give a pa.Table, a pa.RecordBatch, or rows such as [{'id': 1}].",
+                problem="is neither Arrow data nor a DataFrame nor a list of mappings",
+                advice="Give a pa.Table, a pa.RecordBatch, a pandas DataFrame, or rows such as "
+                "[{'id': 1}].",
             )
         yield batch_from_rows(list(data), topic.schema, topic.name)
 

@@ -11,6 +11,7 @@ the topic's type only.
 from __future__ import annotations
 
 import json
+import sys
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeGuard
 
@@ -123,8 +124,15 @@ def map_of(key: pa.Field[Any], item: pa.Field[Any]) -> pa.DataType:
 # ---------------------------------------------------------------- from Arrow's schema to a topic's
 
 
-def schema_of(given: str | pa.Schema | Schema) -> Schema:
-    """The schema that is given as Spark DDL, Spark JSON, an Arrow schema or a topic's schema.
+def is_frame(value: object) -> bool:
+    """Whether it is a pandas DataFrame."""
+    pandas = sys.modules.get("pandas")  # without it, no value is one
+    return pandas is not None and isinstance(value, pandas.DataFrame)
+
+
+def schema_of(given: object) -> Schema:
+    """The schema that is given as Spark DDL, Spark JSON, an Arrow schema, a topic's schema or a
+    pandas DataFrame.
 
     Raises `InvalidOption(option="schema")` for a type that no topic can hold.
     """
@@ -135,6 +143,11 @@ def schema_of(given: str | pa.Schema | Schema) -> Schema:
             return parse_schema(given)
         case pa.Schema():
             return schema_from_arrow(given)
+        case _ if is_frame(given):
+            try:
+                return schema_from_arrow(pa.Schema.from_pandas(given, preserve_index=False))
+            except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+                raise refusal(f"has a column without a type of Arrow's: {error}") from error
         case _:
             raise refusal(f"is a {type(given).__name__}")
 

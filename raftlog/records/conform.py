@@ -35,8 +35,8 @@ def difference(schema: Schema, given: pa.Schema) -> str | None:
     Columns are matched by name. Metadata columns that were read are skipped. A type fits if the
     topic's type has an equal value for each of its values (int fits bigint, any zone fits UTC). A
     nullable column fits one that is NOT NULL, because `conform` checks the values. A column that
-    was added to the topic, or a field that was added to a struct in it, may be missing: its values
-    are null.
+    may be null, or a field that was added to a struct in the topic, may be missing: its values are
+    null. If there is a column that the topic lacks, such columns are named: it may be one of them.
     """
     # Older versions of Arrow cannot hash a schema with metadata.
     given = given.remove_metadata()
@@ -49,11 +49,12 @@ def difference(schema: Schema, given: pa.Schema) -> str | None:
 def _difference(schema: Schema, given: pa.Schema) -> str | None:
     lines = []
     wanted = arrow_schema(schema)
+    extra = [field for field in given if not wanted.get_all_field_indices(field.name)]
     for column, field in zip(schema.fields, wanted, strict=True):
         positions = given.get_all_field_indices(field.name)
         ddl = field_ddl(column.name, json.loads(column.type), column.nullable)
         if not positions:
-            if not schema.was_added(column):
+            if extra or not field.nullable:
                 lines.append(f"  missing: {ddl}")
         elif len(positions) > 1:
             lines.append(f"  twice:   {field.name}")
@@ -62,10 +63,9 @@ def _difference(schema: Schema, given: pa.Schema) -> str | None:
                 lines.append(f"  differs: {ddl}; given nothing but nulls")
         else:
             lines += _type_lines(schema, column, given.field(positions[0]).type)
-    for field in given:
-        if not wanted.get_all_field_indices(field.name):
-            kind = type_name(field.type)
-            lines.append(f"  extra:   {field.name} {kind}{reserved_name(field.name)}")
+    for field in extra:
+        kind = type_name(field.type)
+        lines.append(f"  extra:   {field.name} {kind}{reserved_name(field.name)}")
     return "\n".join(dict.fromkeys(lines)) or None
 
 
@@ -167,7 +167,7 @@ def conform(batch: pa.RecordBatch, schema: Schema, topic: str) -> pa.RecordBatch
     """The same values in the topic's Arrow schema.
 
     Columns are taken by name and put into the topic's order, and cast where no value changes. One
-    that was added to the topic is null where the batch lacks it. Metadata columns that were read
+    that may be null is so where the batch lacks it. Metadata columns that were read
     are left out. Raises `SchemaMismatch` with the names of the columns for a difference, for a null
     in a column (or part of one) that is NOT NULL, and for a value that the cast would change.
     """

@@ -57,6 +57,30 @@ def batch_from_rows(
     return conform(pa.RecordBatch.from_arrays(columns, names=wanted.names), schema, topic)
 
 
+def table_from_frame(frame: Any, schema: Schema, topic: str) -> pa.Table:
+    """The rows of a pandas DataFrame, without its index; missing values are nulls.
+
+    Arrow reads its columns, except those of Python objects, which are read as those of rows. Raises
+    `SchemaMismatch` for a value that cannot be stored.
+    """
+    kinds = {field.name: json.loads(field.type) for field in schema.fields}
+    names, columns = list(map(str, frame.columns)), []
+    for place, name in enumerate(names):
+        series = frame.iloc[:, place]
+        try:
+            if series.dtype == object and name in kinds:
+                values = series.where(series.notna(), None).tolist()
+                columns.append(_column(values, kinds[name], name))
+            else:
+                columns.append(pa.array(series))
+        except _Rejected as rejected:
+            raise SchemaMismatch(topic=topic, difference=str(rejected)) from rejected
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+            line = f"  {name}: {error}"
+            raise SchemaMismatch(topic=topic, difference=line) from error
+    return pa.Table.from_arrays(columns, names=names)
+
+
 class _Rejected(Exception):
     """A value that cannot be stored; the text is a line of `SchemaMismatch`."""
 

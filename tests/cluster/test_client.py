@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 import grpc
+import pandas as pd
 import pyarrow as pa
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -210,6 +211,17 @@ def test_a_read_that_was_closed_asks_no_node_again(client: LogClient, name: str)
     found = client.read(topic)
     found.close()
     assert list(found) == []
+
+
+def test_a_data_frame_makes_a_topic_and_comes_back(client: LogClient, name: str) -> None:
+    frame = pd.DataFrame({"id": [1, 2], "text": ["a", None]}, index=[5, 6])
+    client.create_topic(name, frame)
+    client.append(name, frame)
+    client.append(name, frame[["id"]])
+    pd.testing.assert_frame_equal(
+        client.read(name).to_pandas(),
+        pd.DataFrame({"id": [1, 2, 1, 2], "text": ["a", None, None, None]}),
+    )
 
 
 def test_an_epoch_is_invisible_until_committed_then_whole(client: LogClient, name: str) -> None:

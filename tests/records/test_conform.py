@@ -42,6 +42,15 @@ def test_a_difference_says_everything_column_by_column():
     )
 
 
+def test_a_column_that_may_be_null_may_be_missing_unless_another_has_its_place():
+    schema = schema_of("id BIGINT, name STRING")
+    assert conform(_batch([1], pa.int64(), "id"), schema, "t").to_pylist() == [
+        {"id": 1, "name": None}
+    ]
+    misspelled = pa.schema([("id", pa.int64()), ("nmae", pa.string())])
+    assert difference(schema, misspelled) == "  missing: name STRING\n  extra:   nmae STRING"
+
+
 def test_order_zone_width_and_metadata_columns_make_no_difference():
     schema = schema_of("id BIGINT, at TIMESTAMP, name STRING")
     given_schema = pa.schema(

@@ -1,4 +1,5 @@
-"""Rows of any objects against a slow, obvious reference: each value is stored equal, or rejected.
+"""Rows of any objects, and DataFrames of them, against a slow, obvious reference: each value is
+stored equal and can be read back, or it is rejected.
 
 Replay: DIFFERENTIAL_SEED=<seed>. Prints how many values were compared, and how many differed.
 """
@@ -23,7 +24,9 @@ from hypothesis import strategies as st
 from pyspark.sql import Row
 
 from raftlog.errors import SchemaMismatch
-from raftlog.records.rows import batch_from_rows
+from raftlog.machines.schema import Schema
+from raftlog.records.conform import conform
+from raftlog.records.rows import batch_from_rows, table_from_frame
 from raftlog.records.schema_text import make_schema
 from tests.costs import seed_of_the_day
 
@@ -54,7 +57,19 @@ def _quietly(make: Any, value: float) -> Any:
         return make(value)
 
 
-_TIMES = st.datetimes(timezones=_ZONES)
+_LIMITS = st.sampled_from(
+    [
+        limit + sign * datetime.timedelta(hours=hours)
+        for limit, sign in ((datetime.datetime.min, 1), (datetime.datetime.max, -1))
+        for hours in (0, 5, 6, 24)
+    ]
+)
+"""Times at which a zone decides whether Python has them in UTC."""
+
+_TIMES = st.one_of(
+    st.datetimes(timezones=_ZONES),
+    st.builds(lambda limit, zone: limit.replace(tzinfo=zone), _LIMITS, _ZONES),
+)
 _UNITS = st.sampled_from(["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns"])
 
 SCALARS: st.SearchStrategy[Any] = st.one_of(
@@ -158,16 +173,23 @@ _PLAIN: dict[str, st.SearchStrategy[Any]] = {
     "string": st.text(st.characters(codec="utf-8")),
     "binary": st.binary(),
     "date": st.dates(),
-    "timestamp": st.datetimes(
-        datetime.datetime(2, 1, 1), datetime.datetime(9998, 1, 1), timezones=_ZONES.filter(bool)
-    ),
-    "timestamp_ntz": st.datetimes(),
+    "timestamp": _TIMES.filter(lambda at: at.tzinfo is not None and _is_of_python(at)),
+    "timestamp_ntz": _TIMES.filter(lambda at: at.tzinfo is None),
     "time(6)": st.times(),
     # In 64 bits of microseconds.
     "interval day to second": st.timedeltas(
         datetime.timedelta(days=-106_000_000), datetime.timedelta(days=106_000_000)
     ),
 }
+
+
+def _is_of_python(at: datetime.datetime) -> bool:
+    """Whether UTC has the moment in the years 1 to 9999."""
+    try:
+        at.astimezone(UTC)
+    except OverflowError:
+        return False
+    return True
 
 
 def _nested(below: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -376,6 +398,17 @@ def numbers_of(column: pa.Array[Any], kind: Any) -> list[Any]:
 # ---------------------------------------------------------------- the comparison
 
 
+def is_missing_in_frames(value: Any) -> bool:
+    """As pandas has it: NaN is missing too."""
+    return bool(pd.Series(_of_objects([value])).isna()[0])
+
+
+def of_frame(value: Any, schema: Schema) -> pa.RecordBatch:
+    frame = pd.DataFrame({"a": pd.Series(_of_objects([value]), dtype=object)})
+    (batch,) = table_from_frame(frame, schema, "t").to_batches()
+    return conform(batch, schema, "t")
+
+
 def compare(examples: int, seed: int) -> Counter[str]:
     """Write this number of values into columns of random types, and compare what is stored."""
     counts: Counter[str] = Counter()
@@ -399,9 +432,16 @@ def compare(examples: int, seed: int) -> Counter[str]:
                 if must_fit:
                     raise
                 counts["rejected"] += 1
+                if not is_missing_in_frames(value):
+                    with pytest.raises(SchemaMismatch):
+                        of_frame(value, schema)
                 continue
             (found,) = numbers_of(batch.column(0), kind)
             assert found == meaning(value, kind), (kind, value)
+            assert len(batch.to_pylist()) == 1
+            (found,) = numbers_of(of_frame(value, schema).column(0), kind)
+            wanted = None if is_missing_in_frames(value) else meaning(value, kind)
+            assert found == wanted, (kind, value)
 
     run()
     return counts

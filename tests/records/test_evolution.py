@@ -210,9 +210,9 @@ def test_rows_without_an_added_column_have_null_in_it() -> None:
     assert rows == made
 
 
-def test_a_column_that_the_topic_was_made_with_must_be_there() -> None:
-    with pytest.raises(SchemaMismatch, match="missing: delay BIGINT"):
-        conform(pa.RecordBatch.from_pydict({"id": [1]}), LATER, "flights")
+def test_a_column_that_may_not_be_null_must_be_there() -> None:
+    with pytest.raises(SchemaMismatch, match="missing: id BIGINT NOT NULL\n Select"):
+        conform(pa.RecordBatch.from_pydict({"delay": [1]}), LATER, "flights")
 
 
 # ---------------------------------------------------------------- within nested types

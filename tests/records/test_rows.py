@@ -12,9 +12,10 @@ import pandas as pd
 import pytest
 from pyspark.sql import Row
 
-from raftlog.errors import SchemaMismatch
+from raftlog.errors import InvalidOption, SchemaMismatch
 from raftlog.records.arrow_types import schema_of
-from raftlog.records.rows import batch_from_rows
+from raftlog.records.conform import conform
+from raftlog.records.rows import batch_from_rows, table_from_frame
 
 UTC = datetime.UTC
 
@@ -139,6 +140,67 @@ def test_the_records_of_a_data_frame_are_stored_as_they_are() -> None:
     rows = frame.to_dict("records")
     batch = batch_from_rows(rows, schema_of("a ARRAY<DOUBLE>"), "t")
     assert batch.column(0).to_pylist() == [[1.5], [2.5, 3.5]]
+
+
+def test_a_data_frame_is_stored_without_its_index_and_its_missing_values_are_null() -> None:
+    frame = pd.DataFrame(
+        {
+            "price": [1.5, float("nan")],
+            "text": pd.Series(["a", float("nan")], dtype=object),
+            "id": pd.Series([1, None], dtype="Int64"),
+            "kind": pd.Series(["x", "y"], dtype="category"),
+            "at": pd.to_datetime(["2026-01-31T12:00+01:00", None]),
+            "by": pd.Series([{"k": 1}, None], dtype=object),
+        }
+    )
+    frame.index = pd.Index([7, 9])
+    schema = schema_of(
+        "id BIGINT, text STRING, price DOUBLE, kind STRING, at TIMESTAMP, by MAP<STRING, INT>, "
+        "more INT"
+    )
+    (batch,) = table_from_frame(frame, schema, "t").to_batches()
+    assert conform(batch, schema, "t").to_pylist() == [
+        {
+            "id": 1, "text": "a", "price": 1.5, "kind": "x", "by": [("k", 1)], "more": None,
+            "at": datetime.datetime(2026, 1, 31, 11, tzinfo=UTC),
+        },
+        dict.fromkeys(("id", "text", "price", "at", "by", "more")) | {"kind": "y"},
+    ]  # fmt: skip
+    made = schema_of(frame.drop(columns="by"))
+    assert [(field.name, field.type) for field in made.fields] == [
+        ("price", '"double"'), ("text", '"string"'), ("id", '"long"'), ("kind", '"string"'),
+        ("at", '"timestamp"'),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ([5], "a STRING; given int"),
+        (["a", 5], "a STRING; given int"),
+        ([b"a"], "a STRING; given bytes"),
+        (pd.Series([1]), "a STRING; given BIGINT"),
+        (pd.Series([pd.Period("2026-01")]), "a STRING; given the Arrow type"),
+    ],
+)
+def test_a_data_frame_with_another_value_is_a_mismatch(values: Any, problem: str) -> None:
+    series = values if isinstance(values, pd.Series) else pd.Series(values, dtype=object)
+    frame, schema = pd.DataFrame({"a": series}), schema_of("a STRING")
+
+    def store() -> None:
+        (batch,) = table_from_frame(frame, schema, "t").to_batches()
+        conform(batch, schema, "t")
+
+    with pytest.raises(SchemaMismatch, match=problem):
+        store()
+
+
+def test_a_data_frame_of_which_arrow_knows_no_types_makes_no_topic() -> None:
+    for values in ([1, "a"], [object()], [None], [2**70]):
+        frame = pd.DataFrame({"a": pd.Series(values, dtype=object)})
+        with pytest.raises(InvalidOption) as caught:
+            schema_of(frame)
+        assert caught.value.option == "schema"
 
 
 def test_tuples_with_names_are_taken_by_name() -> None:
