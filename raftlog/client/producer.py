@@ -54,7 +54,9 @@ objects are read as those of rows.
 A row may also be a tuple with names, such as Spark's `Row`. Each value is stored as it is, or
 `SchemaMismatch` is raised: a number that would be cut off, a time with more digits than a column
 has, and a datetime without a zone for a TIMESTAMP. A FLOAT takes the nearest value that it has.
-Lists may be arrays of NumPy or pandas. `None`, `pd.NA` and `NaT` are null; NaN is a number.
+Lists may be arrays of NumPy or pandas. `None`, `pd.NA` and `NaT` are null; NaN is a number. Of
+rows, a TIMESTAMP must be in the years 1 to 9999 in UTC. Arrow data may have others, which Spark and
+`RecordBatches.to_pandas` read and Arrow's `to_pylist` does not.
 """
 
 

@@ -301,7 +301,10 @@ def _instant(value: Any) -> int:
         )
     local = _of_python(value)
     offset = local.utcoffset() // _MICROSECOND
-    return _within_years((local.replace(tzinfo=None) - _EPOCH) // _MICROSECOND - offset)
+    microseconds = (local.replace(tzinfo=None) - _EPOCH) // _MICROSECOND - offset
+    if not _YEARS[0] <= microseconds <= _YEARS[1]:
+        raise ValueError(f"{shortened(value)} is not in the years 1 to 9999 in UTC")
+    return int(microseconds)
 
 
 def _local(value: Any) -> int:

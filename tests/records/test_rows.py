@@ -203,6 +203,19 @@ def test_a_data_frame_of_which_arrow_knows_no_types_makes_no_topic() -> None:
         assert caught.value.option == "schema"
 
 
+def test_a_time_that_python_does_not_have_in_utc_is_rejected() -> None:
+    """It has them in their zones."""
+    west = datetime.timezone(datetime.timedelta(hours=-5))
+    for given in (
+        datetime.datetime.max.replace(tzinfo=west),
+        datetime.datetime.min.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=1))),
+    ):
+        assert "is not in the years 1 to 9999 in UTC" in rejection("TIMESTAMP", given)
+    last = datetime.datetime.max.replace(tzinfo=UTC)
+    assert stored("TIMESTAMP", last) == [last]
+    assert stored("TIMESTAMP", last.astimezone(west)) == [last]
+
+
 def test_tuples_with_names_are_taken_by_name() -> None:
     """In a Spark Row the fields have the order in which they were given."""
     pair = namedtuple("pair", ["b", "a"])
