@@ -109,7 +109,7 @@ class Unknown:
 
 
 Predicate: TypeAlias = Compare | In | StartsWith | IsNull | Not | And | Or | Constant | Unknown
-"""A condition on records, of the types in this module."""
+"""A condition on records: a test such as `Compare`, or `And`, `Or` and `Not` of several."""
 
 
 def parts_of(predicate: Predicate) -> tuple[Predicate, ...]:
