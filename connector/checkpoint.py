@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from raftlog.errors import DataLoss, InvalidOption
 from raftlog.redaction import shown_location, without_secrets
 from raftlog.spark import offsets
-from raftlog.spark.checkpoint_files import opened
+from raftlog.spark.checkpoint_files import is_batch, opened
 from raftlog.spark.plan import DIGEST_BYTES
 
 if TYPE_CHECKING:
@@ -187,9 +187,7 @@ class _Reader:
     def _batches(self, folder: str) -> set[int]:
         """The numbers of a folder's files. Others are checksums, or were never finished."""
         names = self._names(folder)
-        return {
-            int(name) for name, is_folder in names.items() if name.isdecimal() and not is_folder
-        }
+        return {int(name) for name, is_folder in names.items() if is_batch(name) and not is_folder}
 
     def _checkpoints_below(self, names: Mapping[str, bool]) -> tuple[str, ...]:
         from pyarrow.fs import FileType

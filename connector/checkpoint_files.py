@@ -108,3 +108,8 @@ def opened(location: str) -> tuple[FileSystem, str]:
         raise ValueError("its URI has a query, which could lead what proves this process elsewhere")
     files, folder = fs.FileSystem.from_uri(f"{_SCHEMES[scheme]}:{rest}")
     return files, folder.rstrip("/")
+
+
+def is_batch(name: str) -> bool:
+    """Whether a file of a checkpoint is a batch's, by its name: the batch's number."""
+    return name.isascii() and name.isdecimal()

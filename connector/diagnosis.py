@@ -578,7 +578,7 @@ def _kind_of(text: str) -> str:
         return "it has no position yet"
     if text.startswith('{"logOffset"'):
         return "a source of files"
-    if text.isdecimal():
+    if text.isascii() and text.isdecimal():
         return "a number, as of the rate or the socket source"
     if text.startswith("{") and text.count("{") > 1:
         return "perhaps Kafka's"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from raftlog.spark.checkpoint_files import ask
+from raftlog.spark.checkpoint_files import ask, is_batch
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -49,5 +49,5 @@ def _ended(files: FileSystem, folder: str, since: float) -> bool:
     from pyarrow.fs import FileSelector
 
     commits = files.get_file_info(FileSelector(f"{folder}/commits", allow_not_found=True))
-    times = [each.mtime for each in commits if each.base_name.isdecimal()]
+    times = [each.mtime for each in commits if is_batch(each.base_name)]
     return any(time is None or time.timestamp() >= since for time in times)

@@ -215,9 +215,8 @@ class QueryListener(StreamingQueryListener):
             now = self._latest.get(run)
             if now is None:
                 return
-            found = asked if now is known else _with_lags_of(now, asked)
-            self._latest[run] = found
-        log.info("%s", line_of(found))
+            self._latest[run] = asked if now is known else _with_lags_of(now, asked)
+        log.info("%s", line_of(asked))  # what came meanwhile is looked at and logged by itself
 
 
 class _Asker:

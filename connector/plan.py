@@ -84,10 +84,10 @@ def plan_digest(
     if (os.getpid(), asking) not in _unread_said:
         _unread_said.add((os.getpid(), asking))
         log.warning(
-            "The checkpoint %s of query %s cannot be read here: %s. So a replay of its last batch "
+            "The checkpoint%s of query %s cannot be read here: %s. So a replay of its last batch "
             "is known only by the record count, and other rows of the same count are NOT "
             "written. %s",
-            repr(shown_location(location)) if location else "",
+            f" {shown_location(location)!r}" if location else "",
             query_id,
             outcome.problem,
             asking.advice,

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from raftlog import TopicInfo
 
 
+_EMPTY = "''"
+"""How messages name a column without a name, which no topic has."""
+
+
 def check_types(given: StructType) -> None:
     """Check that a topic can hold each type of these columns, whatever topic there is. Raises
     `InvalidOption`, which lists what a topic can hold."""
@@ -220,7 +224,7 @@ def _line(each: Difference) -> str:
         for tree in (each.wanted, each.given)
     )
     if each.wanted is None:
-        return f"  {each.path}: {given} in the DataFrame, missing in the topic"
+        return f"  {each.path or _EMPTY}: {given} in the DataFrame, missing in the topic"
     return f"  {each.path}: {wanted} in the topic, {given} in the DataFrame"
 
 
@@ -267,7 +271,8 @@ def _all_nullable(given: DataType) -> DataType:
 def _repeated(schema: StructType) -> list[str]:
     lower = [name.lower() for name in schema.names]
     return [
-        f"  {name}: named twice" + ("" if schema.names.count(name) > 1 else ", but for the case")
+        f"  {name or _EMPTY}: named twice"
+        + ("" if schema.names.count(name) > 1 else ", but for the case")
         for name in sorted(set(schema.names))
         if lower.count(name.lower()) > 1
     ]

@@ -85,7 +85,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _bound(text: str) -> int | datetime:
     """An offset, or a time in ISO 8601 with its zone."""
-    if text.isdecimal():
+    if text.isascii() and text.isdecimal():
         return int(text)
     time = datetime.fromisoformat(text)
     if time.tzinfo is None:

@@ -236,10 +236,11 @@ def _addresses(file: Path, table: dict[str, Any]) -> dict[int, str]:
         raise _unreadable(file, "[nodes] is missing or empty")
     addresses = {}
     for node, address in nodes.items():
-        if not (node.isdecimal() and int(node) > 0 and isinstance(address, str)):
+        is_node = node.isascii() and node.isdecimal() and int(node) > 0
+        if not (is_node and isinstance(address, str)):
             raise _unreadable(file, f"[nodes] holds {node!r}; a line is like 1 = 'host:port'")
         port = address.rpartition(":")[2]
-        if not (port.isdecimal() and 0 < int(port) < 65536):
+        if not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
             raise _unreadable(file, f"node {node} has {address!r}, which is not host:port")
         addresses[int(node)] = address
     return dict(sorted(addresses.items()))

@@ -1,4 +1,5 @@
-"""What somebody wants a topic for, so that a refusal names the right that it takes."""
+"""What a topic is looked up for, so that an error names the right that it takes, or advises what
+fits."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from raftlog.auth.rights import Kind, Right
-from raftlog.errors import Forbidden
+from raftlog.errors import Forbidden, TopicNotFound
 
 
 @contextmanager
@@ -15,11 +16,14 @@ def wanting(right: Right) -> Iterator[None]:
     """Look a topic up for what takes this right.
 
     Any right is enough to look it up, and who has none is told of `read`. That would not help who
-    is about to write, so the refusal names what is needed next.
+    is about to write, so the refusal names what is needed next. Without such a topic, the error
+    advises what helps what comes next.
     """
     try:
         yield
     except Forbidden as error:
         if (error.kind, error.right) != (Kind.TOPIC, Right.READ):
             raise
+        raise replace(error, right=right.value) from None
+    except TopicNotFound as error:
         raise replace(error, right=right.value) from None

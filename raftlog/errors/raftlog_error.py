@@ -131,7 +131,7 @@ def from_wire(code: str, values: Mapping[str, str]) -> RaftlogError:
 
 def _to_int(text: str) -> int:
     digits = text.removeprefix("-")
-    return int(text) if digits.isdecimal() else 0
+    return int(text) if digits.isascii() and digits.isdecimal() else 0
 
 
 def _kinds() -> dict[str, type[RaftlogError]]:

@@ -256,10 +256,12 @@ class NotFound(RaftlogError):
 
 @dataclass(kw_only=True, eq=False)
 class TopicNotFound(NotFound):
-    """`nearest` holds the closest known names, comma-separated, or is empty."""
+    """`nearest` holds the closest known names, comma-separated, or is empty. `right` is what the
+    caller needs for what it does with the topic, or is empty: to read it."""
 
     topic: str
     nearest: str = ""
+    right: str = ""
 
     @property
     def cause(self) -> str:
@@ -268,11 +270,18 @@ class TopicNotFound(NotFound):
 
     @property
     def remedy(self) -> str:
-        return (
+        look = (
             "See `raftlog topic list`, or name the servers of the cluster that has it: --servers, "
-            "in Spark raftlog.bootstrap.servers. To write to a new topic, create it first: "
-            f"raftlog topic create {self.topic} --schema '...'"
+            "in Spark raftlog.bootstrap.servers."
         )
+        create = f"raftlog topic create {self.topic} --schema '...'"
+        match self.right:
+            case "delete":
+                return f"There is nothing to remove. {look}"
+            case "alter" | "admin":
+                return f"There is nothing to change. {look}"
+            case _:
+                return f"{look} If the topic is new, create it first: {create}"
 
 
 @dataclass(kw_only=True, eq=False)

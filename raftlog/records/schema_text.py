@@ -35,7 +35,7 @@ DECIMAL_PRECISION_MAX = 38
 _KEYWORDS = ("not", "select")
 """Words that `parse_ddl` takes as a column's name only in backquotes."""
 
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_DECIMAL = re.compile(r"decimal\(([0-9]+),([0-9]+)\)")
 
 
 def parse_schema(text: str) -> Schema:

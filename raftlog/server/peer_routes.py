@@ -17,7 +17,8 @@ def parse_routes(text: str) -> dict[tuple[NodeId, NodeId], str]:
     for part in filter(None, map(str.strip, text.split(","))):
         ends, _, address = part.partition("=")
         dialling, _, dialled = ends.partition(">")
-        if not (dialling.isdecimal() and dialled.isdecimal() and is_address(address)):
+        nodes = ends.isascii() and dialling.isdecimal() and dialled.isdecimal()
+        if not (nodes and is_address(address)):
             raise InvalidOption(
                 option="server.peer_routes",
                 problem=f"holds {shown_address(part)!r}, which is not like 1>2=host:port",

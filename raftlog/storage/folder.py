@@ -70,7 +70,7 @@ SCRUBS_NAME = "scrubs"
 _MANIFEST_NAME = "manifest"
 _REMOVED_ENDING = ".removed"
 _DAMAGED = ".damaged-"
-_GROUP_NAME = re.compile(r"0|[1-9]\d{0,18}")
+_GROUP_NAME = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,7 @@ from raftlog.storage.recovery import (
 from raftlog.storage.write import Segment, remove_unfinished
 
 SEGMENT_ENDING = ".log"
-_SEGMENT_NAME = re.compile(r"(\d{20})\.log")
+_SEGMENT_NAME = re.compile(r"([0-9]{20})\.log")
 _KINDS = frozenset(EntryKind)
 
 

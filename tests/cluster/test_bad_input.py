@@ -173,6 +173,15 @@ def test_an_unknown_topic_is_not_found_with_the_nearest_names_and_the_command(
     assert error.cause == "There is no topic 'flihgts'. Did you mean flights?"
     assert error.remedy.startswith("See `raftlog topic list`")
     assert "create it first: raftlog topic create flihgts --schema '...'" in error.remedy
+    for change in (
+        client.delete_topic,
+        lambda name: client.trim(name, before=1),
+        lambda name: client.alter_topic(name, {"retention_s": 1}),
+    ):
+        with pytest.raises(TopicNotFound) as missing:
+            change("flihgts")
+        assert missing.value.remedy.startswith("There is nothing to ")
+        assert "topic create" not in missing.value.remedy
 
 
 def test_a_name_longer_than_any_topic_s_is_shown_in_part(client: LogClient) -> None:

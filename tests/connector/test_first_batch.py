@@ -51,7 +51,8 @@ def test_a_query_whose_last_batch_ended_before_the_application_began_starts(
 ) -> None:
     ended(checkpoint, 0, BEGAN_S - 100)
     ended(checkpoint, 1, BEGAN_S - 1)
-    (checkpoint / "commits" / ".1.crc").write_bytes(b"crc")  # younger, and no batch
+    for name in (".1.crc", "\uff12"):  # younger, and no batch
+        (checkpoint / "commits" / name).write_bytes(b"crc")
     assert may_be_first_batch(f"file://{checkpoint}", PATIENCE_S)
 
 

@@ -59,6 +59,7 @@ def test_a_write_in_foreach_batch_is_told_which_option_it_lacks(caplog):
     for _ in range(2):
         assert plan_digest("", QUERY, 4, PATIENCE_S, IN_FOREACH_BATCH) == ""
     assert len(caplog.records) == 2, "a stream's warning does not replace the other"
+    assert "The checkpoint of query" in caplog.text
     assert "has no option checkpointLocation" in caplog.text
     assert "Give that write the query's checkpointLocation as an option" in caplog.text
 

@@ -123,6 +123,13 @@ def test_a_projection_that_does_not_fit_is_explained_field_by_field():
     assert "the topic was altered after load()" in caught.value.remedy
 
 
+def test_a_column_without_a_name_is_shown_as_an_empty_text() -> None:
+    unnamed = StructType().add("", "string").add("", "string")
+    lines = difference(check_writable, unnamed, topic()).splitlines()
+    assert "  '': named twice" in lines
+    assert "  '': string in the DataFrame, missing in the topic" in lines
+
+
 def test_an_array_with_nulls_is_not_read_as_one_without():
     with_nulls = topic(StructType().add("c", ArrayType(LongType(), True)))
     wanted = StructType().add("c", ArrayType(LongType(), False))
