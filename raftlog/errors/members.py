@@ -79,7 +79,8 @@ class AddressTaken(MembersRefused):
 
     cause_text = "The address {address} is node {node}'s."
     remedy_text = (
-        "Give the new node another address, or remove node {node} first: `raftlog cluster remove`."
+        "Give the new node another address. If node {node} does not belong there, start it with "
+        "its own address, or remove it first: `raftlog cluster remove`."
     )
 
 
