@@ -42,12 +42,11 @@ def descriptions(
         except RaftlogError as error:
             answer = error
         answers.append((address, answer))
-    problems = [answer for _, answer in answers if isinstance(answer, RaftlogError)]
+    problems = {at: answer for at, answer in answers if isinstance(answer, RaftlogError)}
     if len(problems) == len(answers):
-        final = next((each for each in problems if not is_retriable(each)), None)
-        raise final or DeadlineExceeded(
-            what=DESCRIBE_CLUSTER.name, seconds=f"{try_s:g}", last=str(problems[0])
-        )
+        final = next((each for each in problems.values() if not is_retriable(each)), None)
+        last = " ".join(f"{at}: {each.cause}" for at, each in problems.items())
+        raise final or DeadlineExceeded(what=DESCRIBE_CLUSTER.name, seconds=f"{try_s:g}", last=last)
     return answers
 
 
