@@ -115,8 +115,9 @@ def tail(
     follows.
 
     With -o json one object per line. Times are UTC. Binary values are shown as text if they are
-    UTF-8, else as base64. Long values are cut, and end with how long they are: in a table after
-    4,096 characters, with -o json after 16 MiB or 1,048,576 elements.
+    UTF-8, else as base64. Bytes of a text that are not UTF-8 are escaped. Long values are cut, and
+    end with how long they are: in a table after 4,096 characters, with -o json after 16 MiB or
+    1,048,576 elements.
     """
     _refuse_two_beginnings({"--start": start, "-n": last, "--since": since})
     follows = sys.stdout.isatty() if follow is None else follow
