@@ -23,18 +23,18 @@ _TIME = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d(:?\d\d)?)
 _UTC = pa.timestamp("us", "UTC")
 
 
-def json_schema(text: bytes) -> pa.Schema:
-    """The columns that JSON lines look like. Raises `ValueError`, `InvalidOption`."""
-    return _schema(read_json(text, _textual(read_json(text, pa.schema([])).schema)))
+def json_beginning(text: bytes) -> pa.RecordBatch:
+    """The rows of JSON lines for `schema_like`. Raises `ValueError`."""
+    return read_json(text, _textual(read_json(text, pa.schema([])).schema))
 
 
-def csv_schema(text: bytes, nulls: list[str]) -> pa.Schema:
-    """The columns that CSV with a header looks like. Raises `ValueError`, `InvalidOption`."""
-    return _schema(read_csv(text, _textual(read_csv(text, None, nulls).schema), nulls))
+def csv_beginning(text: bytes, nulls: list[str]) -> pa.RecordBatch:
+    """The rows of CSV with a header for `schema_like`. Raises `ValueError`."""
+    return read_csv(text, _textual(read_csv(text, None, nulls).schema), nulls)
 
 
-def _schema(batch: pa.RecordBatch) -> pa.Schema:
-    """A topic's columns for the batch's."""
+def schema_like(batch: pa.RecordBatch) -> pa.Schema:
+    """A topic's columns for the batch's. Raises `InvalidOption` if they do not tell."""
     fields, unknown = [], []
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if field.name in METADATA_FIELDS:

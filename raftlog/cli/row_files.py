@@ -92,7 +92,7 @@ class RowFile:
     def schema(self) -> pa.Schema:
         """The columns that the rows have: Kafka's, those that a Parquet file says, or those that
         the first block of the text looks like. Before `parts`."""
-        from raftlog.cli.inferred import csv_schema, json_schema
+        from raftlog.cli.inferred import csv_beginning, json_beginning, schema_like
         from raftlog.cli.kafka_rows import KAFKA_SCHEMA
 
         if self._format is InputFormat.KAFKA_JSON:
@@ -103,12 +103,10 @@ class RowFile:
                 return self._parquet().schema_arrow
             found = next((each for each in self._blocks if each is not None), Block(1, b""))
             self._blocks = chain([found], self._blocks)
+            read: Callable[[bytes], pa.RecordBatch] = json_beginning
             if self._format is InputFormat.CSV:
-                read: Callable[[bytes], pa.Schema] = partial(
-                    csv_schema, nulls=list(self._notes.nulls)
-                )
-                return read_located(found, CSV, self._name, read)
-            return read_located(found, JSON_LINES, self._name, json_schema)
+                read = partial(csv_beginning, nulls=list(self._notes.nulls))
+            return schema_like(read_located(found, self._notation, self._name, read))
 
     @property
     def is_whole(self) -> bool:
