@@ -23,7 +23,7 @@ from raftlog.chaos.cluster import ProcessCluster
 from tests import fork_server
 from tests.bench.processes import tree_cpu_s
 
-LIMITS = {"cluster starts": 130, "pythons": 150, "JVMs": 11, "seeds": 250}
+LIMITS = {"cluster starts": 130, "pythons": 150, "JVMs": 8, "seeds": 250}
 """How much of each a whole run may start. `pythons` are started from nothing, not forked."""
 
 UNLISTED_S = 10.0

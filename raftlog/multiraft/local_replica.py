@@ -162,8 +162,7 @@ class LocalReplica:
         self.schema_proposed: tuple[Term, int] | None = None
         """The same of its schema."""
         self.held_back: HeldBack | None = None
-        """Of a topic that is led here: the group that its retention waited for when it last
-        looked."""
+        """Of a topic that is led here: what its retention waited for when it last looked."""
         self._recovering = replica.raft.recovering
         """Its recovery lasted when this was last asked."""
         self._numbers = itertools.count(1)

@@ -38,7 +38,10 @@ from raftlog.spark.datasource import RaftlogDataSource
 from raftlog.spark.declarations import Endpoint
 from raftlog.spark.options import source_options
 from raftlog.spark.writer import BATCH_ID, RaftlogStreamWriter, StagedMessage
+from tests.spark.worker_python import JVM
 
+KILLED = "killed"
+"""Before the name of the program whose process `Deed.KILL_EXECUTOR` killed, in the events."""
 HELD_MAX_S = 300.0
 LOOK_INTERVAL_S = 0.02
 
@@ -72,7 +75,7 @@ class Deed(Enum):
     ORPHAN = "orphan"
     """SIGKILL to the driver's JVM; the process at the moment lives, and continues when released."""
     KILL_EXECUTOR = "kill executor"
-    """SIGKILL to the executor's JVM that runs the task."""
+    """SIGKILL to the executor's JVM that runs the task. Its Python is a fork (`worker_python`)."""
     KILL_WORKER = "kill worker"
     """SIGKILL to the Python worker itself."""
     FAIL = "fail"
@@ -150,7 +153,10 @@ class Faults:
                 self._kill_driver()
                 self._hold(moment)
             case Deed.KILL_EXECUTOR:
-                os.kill(_parent(os.getppid()), signal.SIGKILL)
+                jvm = int(os.environ[JVM])
+                command = Path(f"/proc/{jvm}/comm").read_text().strip()
+                self._note(f"{KILLED} {command}")
+                os.kill(jvm, signal.SIGKILL)
                 self._hold(moment)
             case Deed.KILL_WORKER:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -208,11 +214,6 @@ class _NotedWarnings(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno == logging.WARNING:  # errors are raised as well
             self._note(f"warning: {record.getMessage()}")
-
-
-def _parent(pid: int) -> int:
-    stat = Path(f"/proc/{pid}/stat").read_text()
-    return int(stat.rpartition(")")[2].split()[1])
 
 
 # ---------------------------------------------------------------- the source and the sink

@@ -16,6 +16,9 @@ from pathlib import Path
 
 from tests import fork_server
 
+JVM = "TESTS_JVM"
+"""A forked worker's variable with the id of the JVM that started it, which is not its parent."""
+
 PRELOADED = (
     "pandas",
     "raftlog.client.log_client",
@@ -39,4 +42,5 @@ def variables() -> dict[str, str]:
 
 
 if __name__ == "__main__":
+    os.environ[JVM] = str(os.getppid())
     sys.exit(fork_server.run_forked(os.environ["TESTS_FORKS"], [sys.executable, *sys.argv[1:]]))

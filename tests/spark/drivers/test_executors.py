@@ -6,7 +6,7 @@ from pathlib import Path
 
 import raftlog
 from raftlog.chaos.cluster import ProcessCluster
-from tests.spark.faults import Deed, Moment
+from tests.spark.faults import KILLED, Deed, Moment
 from tests.spark.relay_run import RelayRuns
 
 BATCH_ROWS = 40
@@ -24,6 +24,7 @@ def test_rows_are_written_once_when_an_executor_dies_and_a_speculative_attempt_w
         faults.arm(Moment.STAGED, Deed.KILL_EXECUTOR)
         next_batch(runs)
         assert faults.happened(Moment.STAGED)
+        assert f"{KILLED} java" in [line["what"] for line in faults.events()]
 
         faults.arm(Moment.STAGED, Deed.FAIL)
         next_batch(runs)
