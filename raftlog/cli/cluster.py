@@ -233,10 +233,11 @@ def drain(
     ] = _DRAIN_S,
     servers: ServersOption = None,
 ) -> None:
-    """Let a node lead nothing, and wait until others lead, so that stopping it disturbs nobody.
+    """Move leadership away from a node and wait until others lead, so that stopping it disturbs no
+    client.
 
-    It stays drained over restarts. --undo: it may lead again. A group that nobody else can lead, it
-    leads on.
+    It stays drained over restarts. --undo: it may lead again. A group that no other node can lead
+    stays with it.
     """
     with session_of(context, servers).connect() as client:
         if undo:

@@ -191,7 +191,7 @@ def _only_writer(folder: Path) -> Iterator[None]:
     """Be the one process that writes the folder's file: two nodes of it may end at once."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # held for some writes, whoever has it
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # held for a few writes at most
         yield
     finally:
         os.close(descriptor)

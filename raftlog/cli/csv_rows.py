@@ -108,7 +108,7 @@ def _refuse_wide(text: bytes) -> None:
 def _refuse_rounded(
     batch: pa.RecordBatch, text: bytes, header: list[str], nulls: list[str]
 ) -> None:
-    """Refuse integers that their DOUBLE or FLOAT cannot hold: Arrow rounds them unsaid. They are
+    """Refuse integers that their DOUBLE or FLOAT cannot hold: Arrow rounds them silently. They are
     looked for among the texts of numbers that are large enough."""
     large: dict[str, pa.Array[Any]] = {}
     columns: list[Any] = batch.columns

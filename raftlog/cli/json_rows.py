@@ -52,7 +52,7 @@ def json_rows(text: bytes, schema: pa.Schema, *, base64: bool) -> pa.RecordBatch
 
 
 def _rounded(text: bytes, schema: pa.Schema) -> str | None:
-    """The first integer that its DOUBLE or FLOAT cannot hold: Arrow rounds it unsaid. Only lines
+    """The first integer that its DOUBLE or FLOAT cannot hold: Arrow rounds it silently. Only lines
     with an integer that may be one are looked at."""
     kinds = set(map(str, _plain_types(pa.struct(list(schema)))))
     long = next((_LONG[kind] for kind in ("float", "double") if kind in kinds), None)

@@ -153,7 +153,7 @@ def say_error(error: RaftlogError, context: typer.Context | None = None) -> None
 def confirm(question: str) -> None:
     """Ask on the terminal, or read the answer from standard input; all but a yes ends the verb.
 
-    Raises `InvalidOption` if nobody can answer, because standard input is closed or empty.
+    Raises `InvalidOption` if there is no answer, because standard input is closed or empty.
     """
     try:
         if sys.stdin is None:  # closed, which typer takes for a defect
@@ -265,10 +265,10 @@ def held_line(topic: str, records: int, held_for: str) -> str:
 
 def show_problems(mark: Watermark) -> None:
     """A line for each replica that is in doubt, is quarantined, has lost its log, or whose node
-    gave no answer; and one if nobody knows the marks."""
+    gave no answer; and one if the marks are not known."""
     for replica in mark.replicas:
         if replica.role == "recovering":
-            say(f"{mark.topic}, replica {replica.node} has lost its log and gets it again")
+            say(f"{mark.topic}, replica {replica.node} lost its log and is copying it")
         for each in doubts(replica.state, replica.history):
             say(doubt(mark.topic, replica.node, each))
         if replica.problem:

@@ -1,4 +1,4 @@
-"""Numbers in a file that Arrow reads as others unsaid, because DOUBLE or FLOAT lacks them."""
+"""Numbers in a file that Arrow silently reads as others, because DOUBLE or FLOAT lacks them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`raftlog quota`: how much somebody may use of each node."""
+"""`raftlog quota`: how much a principal may use of each node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from raftlog import Quota
 
 app = typer.Typer(
-    help="How much somebody may use of each node: rates, open streams, staged bytes.",
+    help="How much a principal may use of each node: rates, open streams, staged bytes.",
     no_args_is_help=True,
 )
 

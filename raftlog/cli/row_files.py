@@ -85,7 +85,7 @@ class RowFile:
         self._whole: BinaryIO | None = None
         """Where a Parquet file is read; a pipe is copied first."""
         self._left_out: set[str] = set()
-        """The columns that it was told of that they are left out."""
+        """The columns for which it was logged that they are left out."""
         self._skipped = 0
         """The rows of a Parquet file that are left out."""
 
@@ -183,7 +183,7 @@ class RowFile:
 
     def _own(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The columns without those that have names of metadata: `raftlog tail` writes them. No
-        text can say that they are somebody's own, so it is told, once, that they are left out."""
+        text can say that they are the user's own, so it is logged, once, that they are left out."""
         from raftlog.records.metadata import METADATA_FIELDS
 
         names = batch.schema.names

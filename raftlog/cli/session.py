@@ -57,7 +57,7 @@ class Session:
         return settings
 
     def connect(self, patience_s: float | None = None) -> LogClient:
-        """A client of the cluster that --servers or the settings name. It contacts nobody yet.
+        """A client of the cluster that --servers or the settings name. It contacts no server yet.
 
         `patience_s`: the longest that a request of it may take, if the settings allow more.
         """

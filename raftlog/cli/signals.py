@@ -35,7 +35,7 @@ class Stop:
 
     A handler runs between any two instructions of the main thread, also within the wait that it is
     to end, or within another handler. With the lock of a `threading.Event` it would wait for itself
-    for ever; a `SimpleQueue` may be put to by a handler.
+    without end; a `SimpleQueue` may be put to by a handler.
     """
 
     def __init__(self) -> None:

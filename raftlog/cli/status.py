@@ -42,10 +42,10 @@ _SET_ASIDE = (
     "node {node} keeps the damaged folder {folder} ({bytes:,} bytes). Keep it until no replica "
     "recovers any more and every record is there; then remove it"
 )
-_RECOVERING = "{topic}, replica {node} has lost its log and gets it again: {remedy}"
-_GETS_IT = "it counts for no write until then"
-_NOBODY_GIVES_IT = (
-    'nobody leads who could give it. Start the nodes that are down; if all run, see "is damaged at '
+_RECOVERING = "{topic}, replica {node} lost its log and is copying it from its peers: {remedy}"
+_COPYING = "it counts for no write until then"
+_NO_LEADER = (
+    'no leader can give it. Start the nodes that are down; if all run, see "is damaged at '
     'byte" in `raftlog docs OPERATIONS`'
 )
 
@@ -105,7 +105,7 @@ def status(
         for row in quarantined:
             say("{topic}, replica {node} is quarantined: {problem}".format(**row))
         for row in recovering:
-            say(_RECOVERING.format(**row, remedy=_GETS_IT if row["led"] else _NOBODY_GIVES_IT))
+            say(_RECOVERING.format(**row, remedy=_COPYING if row["led"] else _NO_LEADER))
         for row in damaged:
             say(_DAMAGE.format(**row))
         for row in set_aside:
@@ -157,7 +157,7 @@ def topics_without_leader(answers: Sequence[NodeAnswer]) -> list[str]:
     newest: dict[str, int] = {}
     for topic, group in known:
         newest[topic] = max(group, newest.get(topic, 0))
-    # An observer does not notice that the leader it was told of is gone.
+    # An observer does not notice that the leader it learned of is gone.
     voting = [view for view in views if view.role != "observer"]
     led = {view.topic for view in voting if view.leader and view.group == newest[view.topic]}
     return sorted(newest.keys() - led)
@@ -257,7 +257,7 @@ def _nodes(
     """A row for each node that any answer names. Those that did not answer have a `problem`, and
     may have never started; likewise one at whose address another node answers."""
     latest = latest_of([answer for _, answer in described])
-    # A node that hears no leader may have lost its log: it knows of nobody then.
+    # A node that hears no leader may have lost its log: it knows no node then.
     unregistered = latest.unregistered if latest.leader else ()
     known: dict[str, int] = {}
     for _, answer in described:

@@ -28,7 +28,7 @@ class TopicNow(NamedTuple):
 
     topic: str
     leader: int
-    """0: nobody that answers knows one."""
+    """0: no node that answers knows one."""
     term: int
     records_per_s: float
     """New readable records a second since the look before; 0 at the first."""

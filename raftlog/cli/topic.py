@@ -88,7 +88,7 @@ def create(
 ) -> None:
     """Create a topic. It is durable on a majority of nodes when this returns.
 
-    Without a retention its records stay until somebody trims them: `raftlog topic config`.
+    Without a retention its records stay until they are trimmed: `raftlog topic config`.
     """
     text = _schema_text(schema, schema_file)
     settings = given_settings(
@@ -217,7 +217,7 @@ def alter(
         with wanting(Right.ALTER):
             topic = client.describe_topic(name)
         if drop and not yes:
-            confirm(f"Drop {', '.join(drop)} of topic {name!r}, so that nobody can read it?")
+            confirm(f"Drop {', '.join(drop)} of topic {name!r}? It cannot be read any more then.")
         topic = client.alter_schema(
             topic,
             add=", ".join(add) if add else None,

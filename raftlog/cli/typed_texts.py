@@ -1,7 +1,7 @@
 """Columns as Arrow's readers of text give them, brought into the topic's types.
 
 Arrow reads neither dates and times of day from JSON nor maps, no intervals and no base64, and of a
-local time with a zone it drops the zone unsaid. So these are read as texts, as lists of pairs and
+local time with a zone it drops the zone silently. So these are read as texts, as lists of pairs and
 as bytes, and become what they are here, a batch at a time.
 """
 

@@ -245,7 +245,7 @@ class Running:
                 except Unauthenticated:
                     raise  # to wait changes nothing
                 except RaftlogError:
-                    pass  # nobody answers
+                    pass  # no node answers
                 missing = self._missing(answers, {*self.children} - {*refused})
                 if not missing:
                     self._leave_out(refused, client.members)
@@ -342,7 +342,7 @@ class Running:
                     say(f"node {node} (pid {child.pid}) exited: {_how(child.returncode)}")
                     if node not in cluster_folder.open_folder(self.cluster.folder).addresses:
                         say("  it was removed from the cluster; its data stays")
-                    elif child.returncode != 0:  # 0: somebody stopped it on purpose
+                    elif child.returncode != 0:  # 0: it was stopped on purpose
                         say(f"  bring it back: {shlex.join(self._serve(session, node))}")
             self.stop.wait(LOOK_INTERVAL_S)
 

@@ -223,7 +223,7 @@ def address_argument(address: object) -> str:
         shown = shown_address(address) if isinstance(address, str) else address
         problem = f"is {shortened(shown)}, which is not host:port"
     elif is_any_host(address.rpartition(":")[0]):
-        problem = f"is {address}, at which a node may listen, but where nobody can reach it"
+        problem = f"is {address}, at which a node may listen, but no client can reach it"
     if problem is not None:
         raise InvalidOption(option="address", problem=problem, advice=_REACHED)
     return str(address)

@@ -22,8 +22,8 @@ _NO_NODE = {
     "address lookup failed": "its host name has no address",
     "Hostname Verification Check failed": "its certificate names other hosts",
     "certificate has expired": "its certificate has expired",
-    "CERTIFICATE_VERIFY_FAILED": "its certificate is signed by nobody whom client.tls_ca_file "
-    "(raftlog.tls.ca.file in Spark) names",
+    "CERTIFICATE_VERIFY_FAILED": "its certificate is not signed by a CA of client.tls_ca_file "
+    "(raftlog.tls.ca.file in Spark)",
     "WRONG_VERSION_NUMBER": "it does not speak TLS, and client.tls_ca_file (raftlog.tls.ca.file in "
     "Spark) is given",
 }

@@ -1,7 +1,7 @@
 """Nodes that come and go, and groups that move: what an operator asks of a cluster.
 
 A plan is made here, from what the controller says is where, and carried out group by group. Nothing
-of it is kept by whoever carries it out: what was asked for is done by the groups' leaders in any
+of it is kept here: what was asked for is done by the groups' leaders in any
 case, and the same command, given again, goes on from what is there.
 """
 
@@ -215,8 +215,8 @@ class ClusterMembers:
 
         Raises:
             NodeUnknown: There is no such node.
-            ChangeUnfinished: It still leads groups, which nobody else can lead; or it does not
-                answer, so that nobody knows.
+            ChangeUnfinished: It still leads groups, which no other node can lead; or it does
+                not answer.
         """
         known = self._node(node)
         self._set_duty(node, draining=True, leaving=known.leaving, keeps_leaving=True)
@@ -431,7 +431,7 @@ class ClusterMembers:
             timeout_s: How long to wait.
 
         Raises:
-            NodeUnknown: Nobody added it.
+            NodeUnknown: It was not added.
             ChangeUnfinished: It has not come, or does not answer.
         """
         self._moves.wait_for(node, lambda: self._node(node), timeout_s)
@@ -543,8 +543,8 @@ class ClusterMembers:
 
         Raises:
             QuorumAtRisk: Too few of the nodes that would decide answer.
-            PlacementUnderWay: Somebody else moves one of the groups.
-            PlacementOutdated: Somebody else has moved one of them since the plan was made.
+            PlacementUnderWay: Another client moves one of the groups.
+            PlacementOutdated: Another client has moved one of them since the plan was made.
             ChangeUnfinished: A move took too long; it goes on.
         """
         at_once = whole_argument("at_once", at_once, least=1)

@@ -88,7 +88,7 @@ _ASK_S = 1.0
 """How long a node that has just answered may take to name the others."""
 
 _DOUBTED_KEPT_S = 1.0
-"""The same, where a node is wanted that the cluster did not name, or nobody knows who leads."""
+"""The same, where a node is wanted that the cluster did not name, or the leader is not known."""
 
 log = logging.getLogger(LOGGER)
 
@@ -527,7 +527,7 @@ class Connection:
         if group is not None:
             self._leaders[group] = address
             if self._asks_nodes(doubted=False):
-                # One who asks only leaders would else know the bootstrap servers for ever.
+                # A client that asks only leaders would else keep to the bootstrap servers.
                 self._ask_nodes(address)
         return reply
 

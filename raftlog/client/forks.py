@@ -1,7 +1,7 @@
 """What a forked child must not share with its parent: locks, channels, sequences.
 
 Spark forks its Python workers. In the child, a lock that another thread held at that moment would
-stay held for ever. And if two processes used one producer's sequence, the log would take one's
+stay held. And if two processes used one producer's sequence, the log would take one's
 records for the other's, resent.
 """
 

@@ -116,7 +116,7 @@ class GroupMoves:
         self, moves: Sequence[Move], *, at_once: int, timeout_s: float, progress: Progress
     ) -> Iterator[Moved]:
         """Make these moves and wait for each. Raises `PlacementUnderWay` or `PlacementOutdated`
-        where somebody else moves one of the groups, `QuorumAtRisk`, `ChangeUnfinished`."""
+        where another client moves one of the groups, `QuorumAtRisk`, `ChangeUnfinished`."""
         self.check_quorums(moves)
         waiting, done = list(moves), 0
         under_way: dict[GroupId, Move] = {}
@@ -125,7 +125,7 @@ class GroupMoves:
             while waiting and len(under_way) < at_once:
                 move = waiting.pop(0)
                 places = {each.group: each for each in self.placements().groups}
-                # Its topic may be deleted, or somebody may have asked for the same before.
+                # Its topic may be deleted, or the same was asked for before.
                 if move.group in places and places[move.group].voters != move.after:
                     self._place(move, places[move.group])
                 under_way[move.group] = move
@@ -152,7 +152,7 @@ class GroupMoves:
         progress: Progress,
     ) -> Iterator[Moved]:
         """Make the moves that `plan` finds in what is where now, until it finds none and nothing is
-        on the node, which leaves. Where somebody else moves a group, wait until that is done, and
+        on the node, which leaves. Where another client moves a group, wait until that is done, and
         look again. The quorums of the moves `checked` are known to be there.
 
         Raises `QuorumAtRisk`, `ChangeUnfinished` when nothing changes for `timeout_s`, and
@@ -296,8 +296,8 @@ def _may_begin(move: Move, now: GroupPlace) -> bool:
 
 
 def _moved_by_others(node: NodeId, reply: PlacementsReply, own: dict[GroupId, Move]) -> list[Move]:
-    """What is on its way to or from the node, and was not asked for here. Of what goes back, nobody
-    knows any more where it was to go: it may have been the node."""
+    """What is on its way to or from the node, and was not asked for here. Of what goes back, its
+    former target is not known any more: it may have been the node."""
     return [
         Move(each.group, each.topic, each.former, each.voters)
         for each in reply.groups

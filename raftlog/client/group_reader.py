@@ -128,7 +128,7 @@ class GroupReader(RecordBatches):
     def commit(self, offset: int | None = None) -> ReaderPosition:
         """Store that the group has processed what was taken. Durable on a majority on return.
 
-        After an error that says that nobody answered, the position may be stored or not: commit
+        After an error that says that no node answered, the position may be stored or not: commit
         again.
 
         Args:
@@ -139,8 +139,8 @@ class GroupReader(RecordBatches):
             The group's position, as `raftlog lag` shows it.
 
         Raises:
-            PositionMoved: Another reader of the group committed, or somebody published or removed
-                its position, since this reader read or stored it. Nothing was stored.
+            PositionMoved: Another reader of the group committed, or its position was published or
+                removed since this reader read or stored it. Nothing was stored.
             InvalidOption: `offset` lies elsewhere. Back goes `client.positions.publish`.
             TooMany: The store has no room for more keys.
             UnknownSession: As for `KeyValueStore.put`: commit again.
@@ -194,15 +194,15 @@ class GroupReader(RecordBatches):
             raise DataLoss(
                 what=f"Reader group {self._group!r} is at offset {position.offset} of topic "
                 f"{topic.name!r}, which ends at {held.high_water_mark}.",
-                advice="The log lost acknowledged records (was a backup restored?), or somebody "
-                "published a wrong offset. To go on from another one: "
+                advice="The log lost acknowledged records (was a backup restored?), or a wrong "
+                "offset was published. To go on from another one: "
                 f"client.positions.publish({self._group!r}, {topic.name!r}, ...).",
             )
         return position.offset
 
     def _own_version(self) -> int:
         """The version of the key if this reader wrote it after all: an earlier commit failed
-        without an answer, and was done. Raises `PositionMoved` if somebody else did."""
+        without an answer, and was done. Raises `PositionMoved` if another did."""
         found = self._store.get(self._key)
         if found is None:
             raise PositionMoved(group=self._group, topic=self._topic.name, found=-1)

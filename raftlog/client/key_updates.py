@@ -1,4 +1,4 @@
-"""Keys of the key-value store with values of a format: read, and changed whoever else does."""
+"""Keys of the key-value store with values of a format: read, and changed beside other clients."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from raftlog.client.key_values import KeyValueStore
 from raftlog.errors import VersionConflict
 
 _TRIES = 20
-"""So often somebody else may change the same key in between. No setting: people do it."""
+"""So often another client may change the same key in between. No setting: people do it."""
 
 
 def update(

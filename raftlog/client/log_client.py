@@ -199,7 +199,7 @@ class LogClient(TopicReads):
             add: New columns, which come last and may be null, such as "gate string".
             types: Wider types, such as "delay bigint". Structs may get fields, last and nullable.
             rename: New names by old names.
-            drop: Columns that nobody can read any more; writers that still have them are refused.
+            drop: Columns that cannot be read any more; writers that still have them are rejected.
             drop_not_null: Columns that may be null from now on.
 
         Returns:
@@ -207,7 +207,7 @@ class LogClient(TopicReads):
 
         Raises:
             SchemaMismatch: A type does not hold each value of its column.
-            SchemaChanged: Somebody else altered the topic since, in another way.
+            SchemaChanged: Another client altered the topic since, in another way.
             InvalidOption: There is no such column, or no topic can have one like this.
         """
         info = self._known(topic, Right.ALTER)

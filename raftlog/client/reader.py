@@ -355,8 +355,8 @@ class TopicReader:
     def _decoded(self, reply: BatchReply, body: memoryview) -> pa.RecordBatch:
         """All rows of the batch, with the topic's columns as this reader knows them.
 
-        One of a later version of the schema has columns that nobody here knows of: the topic is
-        asked for them.
+        One of a later version of the schema has columns that are not known here: the topic is
+        looked up again.
         """
         schema = self._topic.schema
         if reply.batch.schema_version > self._latest.version:

@@ -61,7 +61,7 @@ class Failures:
         """How many in a row named a leader, up to the last one."""
         self._last: RaftlogError | None = None
         self._unreachable: NodeUnreachable | None = None
-        """The last node that was not there, if nobody has answered since."""
+        """The last node that was not there, if none has answered since."""
         self._unanswered_since_s: float | None = None
         self._next_notice_s = _FIRST_NOTICE_S
         self._full: ResourceShortage | Overloaded | None = None
@@ -81,7 +81,7 @@ class Failures:
     def add(self, error: RaftlogError) -> None:
         """A try has failed."""
         self._last = error
-        if isinstance(error, NotYet | IndexOverflow):  # somebody is there, and waits for more
+        if isinstance(error, NotYet | IndexOverflow):  # a node is there, and waits for more
             self._unreachable = self._unanswered_since_s = None
         elif self._unanswered_since_s is None:
             self._unanswered_since_s = time.monotonic()
@@ -109,8 +109,8 @@ class Failures:
     def reason(self) -> RaftlogError | None:
         """The error to report when the deadline passes; None: no try has failed.
 
-        It is the last one. But whom to ask is no reason if a node said that its disk or a queue is
-        full.
+        It is the last one. But `NotLeader` is no reason if a node reported that its disk or a queue
+        is full.
         """
         return (self._full or self._last) if isinstance(self._last, NotLeader) else self._last
 
@@ -129,7 +129,7 @@ class Failures:
         return str(reason) if reason is not None else ""
 
     def notice(self, what: str) -> str | None:
-        """Whom or what the request waits for, if it is time to say so; None: it is not."""
+        """What the request waits for, if it is time to say so; None: it is not."""
         if self._unanswered_since_s is None:
             return None
         waited_s = time.monotonic() - self._unanswered_since_s
@@ -148,12 +148,12 @@ class Failures:
         return -1.0 if since_s is None else time.monotonic() - since_s
 
     def refused_for_s(self, address: str) -> float:
-        """For how many seconds did nobody listen there? -1: somebody may, for all that is known."""
+        """For how many seconds no process has listened there; -1: one may, as far as is known."""
         since_s = self._refused_since_s.get(address)
         return -1.0 if since_s is None else time.monotonic() - since_s
 
     def refused_at_all(self, addresses: Sequence[str]) -> NodeUnreachable:
-        """That nobody listens at these addresses, and why: once if all have one reason."""
+        """That no process listens at these addresses, and why: once if all have one reason."""
         why = {address: self._unreachable_at[address].problem for address in addresses}
         problems = sorted(set(why.values()))
         if len(problems) > 1:

@@ -21,7 +21,7 @@ Topic = TopicInfo | str
 
 _CHANGES_MAX = 10
 """So many changes of a topic may come one after the other during one append. No setting: each is a
-command of somebody's."""
+command that an operator gave."""
 
 
 class SharedProducers:

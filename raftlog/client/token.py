@@ -94,7 +94,7 @@ class Token:
         raise InvalidOption(
             option=_OPTION,
             problem=problem,
-            advice="Run it by hand, and see what it needs. What it prints is shown to nobody.",
+            advice="Run it by hand, and see what it needs. What it prints is never shown.",
         )
 
 

@@ -92,8 +92,8 @@ class Traces:
     # ------------------------------------------------------------ epochs
 
     def staging(self, topic: TopicInfo, key: EpochKey) -> AbstractContextManager[None]:
-        """What is asked meanwhile belongs to the epoch, of which whoever commits it makes the span:
-        its ids follow from the key, so that tasks need not be told of them."""
+        """What is asked meanwhile belongs to the epoch, whose span is made by the commit: its ids
+        follow from the key, so that tasks need not learn them."""
         if not self._settings.tracing_endpoint:
             return _NOTHING
         return self._made().within(_ids(topic, key))

@@ -15,9 +15,9 @@ from raftlog.errors import Forbidden, TopicNotFound
 def wanting(right: Right) -> Iterator[None]:
     """Look a topic up for what takes this right.
 
-    Any right is enough to look it up, and who has none is told of `read`. That would not help who
-    is about to write, so the refusal names what is needed next. Without such a topic, the error
-    advises what helps what comes next.
+    Any right is enough to look it up, and a caller without one learns that it needs `read`. That
+    does not help one that is about to write, so the error names what is needed next. Without such a
+    topic, the error advises what helps what comes next.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Watching through one node after another, for as long as somebody takes what comes."""
+"""Watching through one node after another, for as long as the caller takes what comes."""
 
 from __future__ import annotations
 

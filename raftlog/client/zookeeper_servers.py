@@ -42,7 +42,8 @@ class ZooKeeperServers:
     def __init__(
         self, settings: ClientSettings, describe: Callable[[str, float], ClusterDescription]
     ) -> None:
-        """`describe(address, seconds)` asks a node. Contacts nobody yet. Raises `InvalidOption`."""
+        """`describe(address, seconds)` asks a node. Contacts no server yet. Raises
+        `InvalidOption`."""
         self._ensemble = parse_ensemble(settings.zookeeper, "client.zookeeper")
         self._settings = settings
         self._describe = describe
@@ -61,7 +62,9 @@ class ZooKeeperServers:
         directory = look_up(self._settings, timeout_s=timeout_s)
         cluster_id = directory.cluster.cluster_id if directory.cluster is not None else ""
         if not cluster_id:
-            forged = "what stands at this path is no cluster of ours; a node of it writes that anew"
+            forged = (
+                "what stands at this path is no cluster of ours; a node of it would write it again"
+            )
             problem = forged if directory.passed_over else "no cluster has this path"
             raise self._unusable(problem, directory)
         if self._cluster_id not in ("", cluster_id):

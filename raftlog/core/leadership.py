@@ -48,7 +48,7 @@ class FollowerView(NamedTuple):
     """It has rejected the entry at the leader's base, and accepted nothing as late since: as far as
     the leader knows, it lacks entries that were dropped, and cannot be sent them."""
     recovering: bool = False
-    """It has lost its log and gets it again: it counts for nothing yet."""
+    """It lost its log and is copying it: it counts for nothing yet."""
     votes: bool = True
     """False: it is a learner, or a leader that has taken itself out."""
     may_lead: bool = False

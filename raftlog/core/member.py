@@ -108,7 +108,7 @@ class Member(Part):
             # term can have left this member, because votes wait for the hard state.
             self.term, self.vote = log.last_term, NO_NODE
         self.recovery = Recovery(hard_state)
-        """Whether it has lost its log and gets it again."""
+        """Whether it lost its log and is copying it."""
         voters = hard_state.voters
         if self.recovering and voters is not None and voters.since > log.last_index:
             memberships.lost(voters)

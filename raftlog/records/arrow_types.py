@@ -155,7 +155,7 @@ def schema_of(given: object) -> Schema:
 def schema_from_arrow(given: pa.Schema) -> Schema:
     """A topic schema that holds such batches without loss, version 1 with ids from 1.
 
-    Metadata columns that were read are left out. Raises `InvalidOption` for somebody's own under
+    Metadata columns that were read are left out. Raises `InvalidOption` for one of the user's under
     such a name, and for a type that no topic type holds without loss (unsigned 64-bit, Arrow's
     intervals, Arrow's null type).
     """

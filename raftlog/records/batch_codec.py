@@ -328,7 +328,7 @@ def _bytes_as(column: Any, kind: Any) -> int:
 
 
 def _rounds(before: Any, after: Any) -> bool:
-    """Whether a cast changed a double: alone of all casts, that to float does so unsaid."""
+    """Whether a cast changed a double: alone of all casts, that to float does so silently."""
     kind = before.type
     if pa.types.is_float64(kind) and pa.types.is_float32(after.type):
         wide, narrow = (each.to_numpy(zero_copy_only=False) for each in (before, after))

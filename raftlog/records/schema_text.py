@@ -42,7 +42,7 @@ def parse_schema(text: str) -> Schema:
     """The schema that Spark DDL or Spark JSON text describes, as version 1 with ids from 1.
 
     Metadata columns that were read are left out of JSON, which comes from a DataFrame. Raises
-    `InvalidOption`, also for somebody's own column under the name of one.
+    `InvalidOption`, also for a column of the user's under the name of one.
     """
     return parse_json(text) if text.lstrip().startswith("{") else parse_ddl(text)
 

@@ -316,7 +316,7 @@ TRIED = "failed to connect to all addresses; last error: "
             f"{TRIED}UNKNOWN: ipv4:10.0.0.1:1: Tls handshake failed (TSI_PROTOCOL_FAILURE): "
             "SSL_ERROR_SSL: error:1000007d:SSL routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED:"
             " unable to get local issuer certificate: OK",
-            "signed by nobody",
+            "not signed by a CA",
         ),
         (
             f"{TRIED}UNKNOWN: ipv4:10.0.0.1:1: Tls handshake failed (TSI_PROTOCOL_FAILURE): "

@@ -272,7 +272,7 @@ def test_an_impostor_of_a_closed_cluster_is_refused_and_gets_no_token(
         for name in ("ca.pem", "ca.key"):
             shutil.copy(tls / name, elsewhere)
         make_certificates(elsewhere, cluster_id=cluster_id, hosts={1: "192.0.2.7"}, days=1)
-        for files, reason in ((other, "signed by nobody"), (elsewhere, "names other hosts")):
+        for files, reason in ((other, "not signed by a CA"), (elsewhere, "names other hosts")):
             with impostor(files) as false:
                 leading_to(forged, cluster_id, false.address)
                 assert reason in refusal(hurried(forged, **given))
