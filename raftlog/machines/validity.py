@@ -93,8 +93,8 @@ def problem_of_stage(command: Stage) -> str | None:
 
 def problem_of_commit(command: CommitEpoch) -> str | None:
     """What is invalid about the command, or None. Its attempts are compared, not stored."""
-    if command.transient_writer and command.key.streaming:
-        return "a stream's writer is never transient"
+    if command.transient_writer and not command.key.anonymous:
+        return "only the writer of an anonymous batch write is transient"
     return (
         _key_problem(command.key)
         or _stream_problem(command.key)

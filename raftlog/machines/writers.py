@@ -11,9 +11,10 @@ of the owner with the most, with everything it has open. So a crowd of one kind 
 the other, anonymous writes never lock out one another, and one principal does not remove the rows
 of others.
 
-A transient row that had committed leaves its name behind: a late Stage or CommitEpoch of it is
-refused (`WriterForgotten`) and not taken for a new writer's. One that had not committed leaves
-nothing. Its stages went with it, so a late CommitEpoch that names them is `EpochIncomplete`.
+A transient row that had committed leaves its name behind: a late Stage or CommitEpoch of the same
+anonymous write is refused (`WriterForgotten`) and not taken for a new writer's. A stream or a named
+writer of that name is another writer. One that had not committed leaves nothing. Its stages went
+with it, so a late CommitEpoch that names them is `EpochIncomplete`.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ class WriterTable:
     def stage(self, index: LogIndex, command: Stage) -> Staged | Refused:
         """Store the stage, or say why not. The first stage of a new run makes the run current."""
         key = command.key
-        if key.writer in self._forgotten:
+        if key.anonymous and key.writer in self._forgotten:
             return refused("WriterForgotten", writer=key.writer)
         row = self._rows.get(key.writer)
         if row is None or row.last_epoch < 0:
@@ -158,7 +159,7 @@ class WriterTable:
     def judge_commit(self, command: CommitEpoch) -> CommitDecision:
         """The decision on the CommitEpoch. Changes nothing."""
         writer = command.key.writer
-        if writer in self._forgotten:
+        if command.key.anonymous and writer in self._forgotten:
             return refused("WriterForgotten", writer=writer)
         row = self._rows.get(writer)
         may_leave = row is None or row.last_epoch < 0 or row.transient

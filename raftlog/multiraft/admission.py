@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from typing import NamedTuple
 
-from raftlog.core.types import NodeId, Payload
+from raftlog.core.types import GroupId, NodeId, Payload
 from raftlog.errors import DiskFull, Overloaded, ResourceShortage
 from raftlog.multiraft.compaction import Compactions
 from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.full_disks import FullDisks
 from raftlog.multiraft.local_replica import LocalReplica
+
+ROOM_MADE_BYTES_MAX = 64 * 1024
+"""What clients may write into one group to make room, for each time that the disk is full. No
+setting: hundreds of trims fit, and a caller that repeats them cannot use up the reserve."""
+
+
+class RoomUse(NamedTuple):
+    """What a command means for a disk that is full, or for a backlog."""
+
+    grows: bool = False
+    """It adds to what the group holds, also without a body."""
+    needs_room: bool = False
+    """It may not use the reserve of a full disk, as nothing with a body may."""
+    makes_room: bool = False
+    """A client asks for it and it lets something go: it may use a little of the reserve."""
+
+
+OF_THE_CLUSTER = RoomUse()
+"""Of what nodes and administrators propose."""
 
 
 class Admission:
@@ -26,6 +47,8 @@ class Admission:
         self._compactions = compactions
         self._bytes_max = bytes_max
         self._bytes = 0
+        self._room_made: Counter[GroupId] = Counter()
+        """The bytes of what was to make room, by group, since the disk is full."""
 
     @property
     def used(self) -> float:
@@ -40,19 +63,17 @@ class Admission:
         """Its proposal was answered."""
         self._bytes -= payload.size
 
-    def check(
-        self, local: LocalReplica, payload: Payload, *, grows: bool, needs_room: bool
-    ) -> None:
-        """Raises `ResourceShortage` or `Overloaded` if this must not be proposed now. `grows`: it
-        adds to what the group holds, also without a body. `needs_room`: it may not use the reserve
-        of a full disk, as nothing with a body may."""
+    def check(self, local: LocalReplica, payload: Payload, use: RoomUse) -> None:
+        """Raises `ResourceShortage` or `Overloaded` if this must not be proposed now."""
         if self._bytes and self._bytes + payload.size > self._bytes_max:
             raise Overloaded(queue="server.request_bytes_max", limit=self._bytes_max)
-        if payload.body or needs_room:
+        if payload.body or use.needs_room:
             self._check_room(local)
         elif (full := self._disk.full(local.group, has_body=False)) is not None:
             raise self.own(full)
-        if payload.body or grows:
+        elif use.makes_room:
+            self._check_reserve(local, payload)
+        if payload.body or use.grows:
             self._check_backlog(local)
 
     def check_takes_more(self, local: LocalReplica) -> None:
@@ -60,6 +81,14 @@ class Admission:
         now."""
         self._check_room(local)
         self._check_backlog(local)
+
+    def _check_reserve(self, local: LocalReplica, payload: Payload) -> None:
+        if (full := self._disk.full(local.group, has_body=True)) is None:
+            self._room_made.clear()
+            return
+        if self._room_made[local.group] + payload.size > ROOM_MADE_BYTES_MAX:
+            raise self.own(full)
+        self._room_made[local.group] += payload.size
 
     def _check_room(self, local: LocalReplica) -> None:
         if (full := self._disk.full(local.group, has_body=True)) is not None:

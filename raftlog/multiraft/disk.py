@@ -6,8 +6,9 @@ never comes back here.
 
 A reserve is kept for a full disk (`raftlog.storage.reserve`). The first write without room frees
 it. From then on the node accepts no records from clients. What it had accepted, and what leaders
-elsewhere send, may take seven eighths of the reserve; the rest is for entries without records, hard
-states and small compactions. When the reserve is there again, all is as before.
+elsewhere send, may take seven eighths of the reserve, and entries without records all but a 64th.
+That is for hard states and small compactions, without which no trim would free anything and the
+node could not start again. When the reserve is there again, all is as before.
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ class NodeDisk:
 
     def _run(self, owner: Owner, asked: _Write) -> None:
         number = self._watch.begun()
-        asked.write.leave_bytes = self._left_by(asked.write)
+        asked.write.leave_bytes = self._left_by(owner, asked.write)
 
         def ran() -> None:
             self._watch.ended(number)
@@ -171,10 +172,12 @@ class NodeDisk:
 
     # ------------------------------------------------------------ the reserve
 
-    def _left_by(self, write: LogWrite) -> int | None:
+    def _left_by(self, owner: Owner, write: LogWrite) -> int | None:
         if self._freed_for is None:
             return None
-        return self._reserve.byte_count // 8 if write.has_body else 0
+        if owner is None:
+            return 0
+        return self._reserve.byte_count // (8 if write.has_body else 64)
 
     def _free_reserve(self, full: DiskFull) -> None:
         """The disk is full: let what is waiting, and what is small, have the reserve."""

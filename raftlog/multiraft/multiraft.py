@@ -48,7 +48,7 @@ from raftlog.errors import (
     ResourceShortage,
 )
 from raftlog.machines.outcomes import Outcome
-from raftlog.multiraft.admission import Admission
+from raftlog.multiraft.admission import OF_THE_CLUSTER, Admission, RoomUse
 from raftlog.multiraft.awake import AwakeReplicas
 from raftlog.multiraft.campaigns import Campaigns
 from raftlog.multiraft.catch_up import CatchUp
@@ -632,21 +632,18 @@ class MultiRaft:
         local: LocalReplica,
         payload: Payload,
         reply: WriteReply,
-        *,
-        grows: bool = False,
-        needs_room: bool = False,
+        use: RoomUse = OF_THE_CLUSTER,
     ) -> None:
         """Give a command its place in the log; reply with what applying it comes to.
 
-        `grows` and `needs_room`: see `Admission.check`. Raises `NotLeader`, `Overloaded`,
-        `ResourceShortage`, `TopicRecreated`: nothing was written and `reply` is never called. It
-        may be called with `NoQuorum`, `ResourceShortage` or `TopicRecreated`: the command may be
-        written, or may yet be. While the leader hands its role over, a proposal waits, and what is
-        raised may be the reply.
+        Raises `NotLeader`, `Overloaded`, `ResourceShortage`, `TopicRecreated`: nothing was written
+        and `reply` is never called. It may be called with `NoQuorum`, `ResourceShortage` or
+        `TopicRecreated`: the command may be written, or may yet be. While the leader hands its role
+        over, a proposal waits, and what is raised may be the reply.
         """
         self.replicas.check_here(local)
         if local.raft.role is Role.LEADER:
-            self.admission.check(local, payload, grows=grows, needs_room=needs_room)
+            self.admission.check(local, payload, use)
             self._awake.wake(local)
 
         def release(answer: Outcome | RaftlogError) -> None:

@@ -42,11 +42,18 @@ from raftlog.errors import (
     StoreCopied,
     TooLarge,
 )
-from raftlog.machines.commands import GROWING, NEEDS_ROOM, Command, ReportPlacement
+from raftlog.machines.commands import (
+    GROWING,
+    MAKES_ROOM,
+    NEEDS_ROOM,
+    Command,
+    ReportPlacement,
+)
 from raftlog.machines.group_info import words_for
 from raftlog.machines.kv_commands import KeyValue
 from raftlog.machines.outcomes import Outcome, PlacementReported
 from raftlog.metrics.counts import Counts
+from raftlog.multiraft.admission import RoomUse
 from raftlog.multiraft.catch_up_budget import CatchUpLimits
 from raftlog.multiraft.compaction import CompactionLimits
 from raftlog.multiraft.effects import DamagePassedOver, MultiRaftEvent
@@ -484,12 +491,12 @@ class Node:
             else:
                 done.set_result(answer)
 
-        grows, needs_room = isinstance(command, GROWING), isinstance(command, NEEDS_ROOM)
-        self._decided(
-            lambda: self.multiraft.propose(
-                local, payload, reply, grows=grows, needs_room=needs_room
-            )
+        use = RoomUse(
+            grows=isinstance(command, GROWING),
+            needs_room=isinstance(command, NEEDS_ROOM),
+            makes_room=isinstance(command, MAKES_ROOM),
         )
+        self._decided(lambda: self.multiraft.propose(local, payload, reply, use))
         self._effects.write_stages.proposed(local)
         return done
 

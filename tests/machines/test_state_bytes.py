@@ -167,7 +167,8 @@ def test_what_counts_of_transient_writers_is_no_less_than_what_their_state_takes
     scene = Scene(limits)
     for number in range(2000):
         scene.commit_epoch(
-            key(number, writer=f"{number % 20}", run="r", streaming=False), transient=True
+            key(number, writer=f"{number % 20}", run=f"{number % 20}", streaming=False),
+            transient=True,
         )
     kept = scene.machine.state().writers
     assert 0 < len(kept.rows) < 20, "epochs count for transient rows"

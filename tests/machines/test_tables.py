@@ -346,12 +346,16 @@ def test_a_batch_write_that_committed_is_never_committed_again_once_forgotten(
     assert scene.machine.high_water_mark == 3
 
 
-def test_a_named_writer_never_becomes_one_that_leaves() -> None:
-    scene = Scene()
+def test_no_anonymous_write_blocks_the_name_of_a_stream_or_a_named_writer() -> None:
+    """Else who may write could let a name be forgotten that another is going to use."""
+    scene = Scene(TopicLimits(transient_writers_max=1))
+    squatter = dataclasses.replace(anonymous(1), writer="job1", query_id="job1", run="job1")
+    assert code(scene.commit_epoch(squatter, transient=True)) == "EpochCommitted"
+    assert code(scene.commit_epoch(anonymous(2), transient=True)) == "EpochCommitted"
+    assert code(scene.commit_epoch(squatter, transient=True)) == "WriterForgotten"
     scene.write_epoch(named(1), 5)
-    scene.commit_epoch(dataclasses.replace(named(1), epoch=1), transient=True)
-    assert scene.apply(expire(YEAR_US, DAY_US)) == ended()
-    assert names(scene) == ["job1"]
+    assert scene.apply(expire(YEAR_US, DAY_US)) == ended(writers=1)
+    assert names(scene) == ["job1"], "a named writer is never one that leaves"
 
 
 # ---------------------------------------------------------------- ages

@@ -21,8 +21,9 @@ from raftlog.core.types import (
     Term,
 )
 from raftlog.errors import DiskFull, NoQuorum, NotLeader, RulesTooOld
-from raftlog.machines.commands import NEEDS_ROOM, Command, Trim
+from raftlog.machines.commands import MAKES_ROOM, NEEDS_ROOM, Command, Trim
 from raftlog.machines.rules import BROUGHT_BY, RULES_LATEST
+from raftlog.multiraft.admission import OF_THE_CLUSTER, ROOM_MADE_BYTES_MAX, RoomUse
 from raftlog.wire.codec import encode_command
 from tests.multiraft.compaction_scene import Scene
 from tests.multiraft.leading import THREE, TIMING, LeadingNode, heartbeat
@@ -68,14 +69,31 @@ def test_only_what_makes_room_has_the_reserve_of_a_full_disk() -> None:
     node.multiraft.admission._disk._freed_for = DiskFull(file="a log")
     empty = Payload(b"", b"")
     with pytest.raises(DiskFull):
-        node.multiraft.propose(local, empty, answers.append, needs_room=True)
+        node.multiraft.propose(local, empty, answers.append, RoomUse(needs_room=True))
     with pytest.raises(DiskFull):
         node.multiraft.propose(local, Payload(b"", b"records"), answers.append)
     trim = Payload(encode_command(Trim(offset=Offset(0)), None), b"")
-    node.multiraft.propose(local, trim, answers.append)
+    node.multiraft.propose(local, trim, answers.append, RoomUse(makes_room=True))
 
 
-MAKES_ROOM = {"AlterTopic", "DeleteKey", "DeleteTopic", "RemoveWriter", "Trim"}
+def test_what_makes_room_on_a_full_disk_takes_little_of_its_reserve() -> None:
+    """Else who may trim one topic could use it up with trims that remove nothing."""
+    node = LeadingNode(topics=2)
+    one, other = node.local(1), node.local(2)
+    node.multiraft.admission._disk._freed_for = DiskFull(file="a log")
+    trim, use = Payload(bytes(ROOM_MADE_BYTES_MAX // 4), b""), RoomUse(makes_room=True)
+    for _ in range(4):
+        node.multiraft.admission.check(one, trim, use)
+    with pytest.raises(DiskFull):
+        node.multiraft.admission.check(one, trim, use)
+    node.multiraft.admission.check(other, trim, use)
+    node.multiraft.admission.check(one, trim, OF_THE_CLUSTER)
+    node.multiraft.admission._disk._freed_for = None
+    node.multiraft.admission.check(one, trim, use)
+    node.multiraft.admission._disk._freed_for = DiskFull(file="a log")
+    node.multiraft.admission.check(one, trim, use)
+
+
 OF_ADMINS_AND_NODES = {
     "AddNode", "Configure", "CreateKv", "Expire", "PlaceGroup", "RegisterNode", "ReportPlacement",
     "RetireNode", "Rules", "SetDuty", "SetParents", "SetSchema", "SnapshotPoint",
@@ -83,10 +101,10 @@ OF_ADMINS_AND_NODES = {
 
 
 def test_each_command_lets_something_go_or_waits_while_a_disk_is_full() -> None:
-    waits = {each.__name__ for each in NEEDS_ROOM}
+    waits, passes = ({each.__name__ for each in kind} for kind in (NEEDS_ROOM, MAKES_ROOM))
     every = {each.__name__ for kinds in get_args(Command) for each in get_args(kinds) or [kinds]}
-    assert every == waits | MAKES_ROOM | OF_ADMINS_AND_NODES
-    assert not waits & (MAKES_ROOM | OF_ADMINS_AND_NODES)
+    assert every == waits | passes | OF_ADMINS_AND_NODES
+    assert len(every) == len(waits) + len(passes) + len(OF_ADMINS_AND_NODES)
 
 
 def test_a_command_that_a_later_version_brought_is_rejected_until_the_group_has_it(

@@ -18,6 +18,7 @@ from raftlog.errors import NotLeader, RaftlogError
 from raftlog.machines.commands import AlterSchema, Append, Command, TopicInfo
 from raftlog.machines.outcomes import Appended, Outcome, Refused, TopicAltered
 from raftlog.machines.rules import RULES_LATEST
+from raftlog.multiraft.admission import RoomUse
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.server.record_batches import checked_summary
 from raftlog.server.refused import accepted, error_of
@@ -155,7 +156,7 @@ class Service:
                 answer(self._hinted(error))
 
         payload = local.payload(command, batch, body)
-        self._node.multiraft.propose(local, payload, reply, grows=True)
+        self._node.multiraft.propose(local, payload, reply, RoomUse(grows=True))
 
     def _hinted(self, error: RaftlogError) -> RaftlogError:
         if isinstance(error, NotLeader) and error.leader in self._nodes:
