@@ -21,7 +21,7 @@ from raftlog.records import byte_planes
 from raftlog.records.arrow_types import arrow_schema, arrow_type, is_list, nulls
 from raftlog.records.physical import check_layout
 from raftlog.wire.arrow_message import BATCH_DECODED_BYTES_MAX, BATCH_ROWS_MAX, claims_of
-from raftlog.wire.batch import BatchHeader, Bound, ColumnChunk, EncodedBatch
+from raftlog.wire.batch import BOUND_BYTES_MAX, BatchHeader, Bound, ColumnChunk, EncodedBatch
 from raftlog.wire.framing import Unreadable
 
 COMPRESSIONS = ("lz4", "zstd", "none")
@@ -29,9 +29,6 @@ COMPRESSIONS = ("lz4", "zstd", "none")
 
 COMPRESS_BYTES_MIN = 4096
 """Smaller columns are not compressed: Arrow needs 50 us to start decompressing a chunk."""
-
-BOUND_BYTES_MAX = 64
-"""A longer text or binary bound is left out, to keep headers small."""
 
 
 # ---------------------------------------------------------------- encode

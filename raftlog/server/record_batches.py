@@ -8,7 +8,7 @@ from raftlog.machines.commands import BatchSummary, TopicInfo
 from raftlog.machines.schema import Field, Schema
 from raftlog.machines.widening import widens_floats
 from raftlog.wire.arrow_message import BATCH_DECODED_BYTES_MAX, BATCH_ROWS_MAX, claims_of
-from raftlog.wire.batch import BatchHeader, ColumnChunk
+from raftlog.wire.batch import BOUND_BYTES_MAX, BatchHeader, Bound, ColumnChunk
 from raftlog.wire.framing import Unreadable
 
 
@@ -29,6 +29,8 @@ def checked_summary(
     for column, field in zip(batch.columns, schema.fields, strict=True):
         if column.position != position or column.length < 0:
             raise _invalid_batch(f"column {column.field_id} at byte {column.position}")
+        if max(map(_length, (column.minimum, column.maximum))) > BOUND_BYTES_MAX:
+            raise _invalid_batch(f"column {column.field_id} with a bound that is too long")
         position += column.length
         if crc32c(bytes(view[column.position : position])) != column.crc:
             raise _invalid_batch(f"column {column.field_id} whose CRC-32C does not fit")
@@ -49,6 +51,16 @@ def checked_summary(
         body_bytes=len(body),
         crc=crc,
     )
+
+
+def _length(bound: Bound) -> int:
+    """The bytes of a text or binary bound; 0 for others."""
+    match bound:
+        case str():
+            return len(bound.encode())
+        case bytes():
+            return len(bound)
+    return 0
 
 
 def _decoded_bytes(batch: BatchHeader, column: ColumnChunk, field: Field, chunk: memoryview) -> int:

@@ -14,6 +14,10 @@ from typing import NamedTuple
 Bound = int | float | str | bytes | bool | None
 """A column's smallest or largest value: date and timestamps as their integer; None: not known."""
 
+BOUND_BYTES_MAX = 64
+"""A writer leaves out a longer text or binary bound, to keep headers small, and a leader rejects
+it: neither quotas nor retention count headers."""
+
 
 class ColumnChunk(NamedTuple):
     """Bytes [position, position + length) of the body hold column `field_id`.

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from raftlog.core.types import GroupId, NodeId
-from raftlog.errors import SchemaMismatch, UnknownSchemaVersion
+from raftlog.errors import MalformedRequest, SchemaMismatch, UnknownSchemaVersion
 from raftlog.machines.commands import BatchSummary, TopicInfo
 from raftlog.machines.evolution import ADD, DROP, RENAME, SET_TYPE, ColumnChange, evolved
 from raftlog.machines.rules import RULES_LATEST
@@ -16,6 +16,7 @@ from raftlog.records.arrow_types import schema_of
 from raftlog.records.batch_codec import encode_batch
 from raftlog.records.rows import batch_from_rows
 from raftlog.server.record_batches import checked_summary
+from raftlog.wire.batch import BOUND_BYTES_MAX
 
 SCHEMA = schema_of("id BIGINT, delay INT")
 TOPIC = TopicInfo(
@@ -46,6 +47,22 @@ def test_a_writer_that_knows_an_earlier_version_goes_on():
     altered = with_changes(ColumnChange(action=ADD, name="gate", type='"string"'))
     assert summary_in(altered, TOPIC).schema_version == 1
     assert summary_in(altered, altered).schema_version == 2
+
+
+@pytest.mark.parametrize("bound", ["é" * 32, b"x" * 64, "é" * 32 + "x", b"x" * 65])
+def test_a_bound_is_no_longer_than_a_writer_makes_it(bound: str | bytes):
+    """Quotas and retention count bodies, so that long bounds would be stored for nothing."""
+    topic = replace(TOPIC, schema=schema_of("t STRING"))
+    rows = batch_from_rows([{"t": "text"}], topic.schema, "flights")
+    batch = encode_batch(rows, topic.schema, "none")
+    [column] = batch.header.columns
+    header = replace(batch.header, columns=(column._replace(maximum=bound),))
+    raw = bound.encode() if isinstance(bound, str) else bound
+    if len(raw) <= BOUND_BYTES_MAX:
+        assert checked_summary(topic, header, batch.crc, batch.body, latest=topic.schema)
+        return
+    with pytest.raises(MalformedRequest, match="a bound that is too long"):
+        checked_summary(topic, header, batch.crc, batch.body, latest=topic.schema)
 
 
 def test_a_batch_of_a_later_version_waits_for_the_log_to_have_it():
