@@ -124,10 +124,16 @@ def map_of(key: pa.Field[Any], item: pa.Field[Any]) -> pa.DataType:
 # ---------------------------------------------------------------- from Arrow's schema to a topic's
 
 
+def of_pandas(*names: str) -> tuple[Any, ...]:
+    """What pandas has under these names. While it is not loaded, or another thread is loading it,
+    it may lack some; no value is of those then."""
+    pandas = sys.modules.get("pandas")
+    return tuple(getattr(pandas, name) for name in names if hasattr(pandas, name))
+
+
 def is_frame(value: object) -> bool:
     """Whether it is a pandas DataFrame."""
-    pandas = sys.modules.get("pandas")  # without it, no value is one
-    return pandas is not None and isinstance(value, pandas.DataFrame)
+    return isinstance(value, of_pandas("DataFrame"))
 
 
 def schema_of(given: object) -> Schema:

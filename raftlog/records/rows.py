@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import struct
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -22,7 +21,7 @@ import pyarrow as pa
 
 from raftlog.errors import SchemaMismatch
 from raftlog.machines.schema import Schema
-from raftlog.records.arrow_types import arrow_schema, arrow_type, map_of
+from raftlog.records.arrow_types import arrow_schema, arrow_type, map_of, of_pandas
 from raftlog.records.conform import conform, reserved_name
 from raftlog.records.schema_text import type_ddl, type_text
 from raftlog.records.spark_types import INTERVALS, TIMES, JsonType
@@ -103,16 +102,15 @@ def _column(values: Sequence[Any], kind: JsonType, path: str) -> pa.Array[Any]:
 
 
 def _without_foreign_nulls(values: Sequence[Any]) -> Sequence[Any]:
-    pandas = sys.modules.get("pandas")  # without it, no value is pandas'
-    of_pandas = () if pandas is None else (pandas.NA, pandas.NaT)
-    types = {type(null) for null in of_pandas} | {np.datetime64, np.timedelta64}
+    pandas_nulls = of_pandas("NA", "NaT")
+    types = {type(null) for null in pandas_nulls} | {np.datetime64, np.timedelta64}
     if types.isdisjoint(map(type, values)):
         return values
 
     def is_null(value: Any) -> bool:
         if isinstance(value, np.datetime64 | np.timedelta64):
             return bool(np.isnat(value))
-        return any(value is null for null in of_pandas)
+        return any(value is null for null in pandas_nulls)
 
     return [None if is_null(value) else value for value in values]
 
@@ -177,9 +175,8 @@ def _members(value: Any) -> Any:
     """Those of a list, a tuple, or an array of NumPy's, pandas' or Arrow's."""
     if isinstance(value, pa.Array | pa.ChunkedArray):
         return value.to_pylist()
-    pandas = sys.modules.get("pandas")
-    arrays = () if pandas is None else (pandas.Series, pandas.Index)
-    if isinstance(value, (list, tuple, *arrays)) or (isinstance(value, np.ndarray) and value.ndim):
+    arrays = (list, tuple, *of_pandas("Series", "Index"))
+    if isinstance(value, arrays) or (isinstance(value, np.ndarray) and value.ndim):
         return value
     raise TypeError(f"given {type(value).__name__}")
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import sys
 from collections import namedtuple
 from decimal import Decimal
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ import pytest
 from pyspark.sql import Row
 
 from raftlog.errors import InvalidOption, SchemaMismatch
-from raftlog.records.arrow_types import schema_of
+from raftlog.records.arrow_types import is_frame, schema_of
 from raftlog.records.conform import conform
 from raftlog.records.rows import batch_from_rows, table_from_frame
 
@@ -290,6 +292,14 @@ def test_nulls_of_pandas_and_numpy_are_nulls(ddl: str) -> None:
     assert stored(ddl, *NULLS) == [None] * len(NULLS)
     assert stored(f"ARRAY<{ddl}>", list(NULLS)) == [[None] * len(NULLS)]
     assert stored(f"STRUCT<x: {ddl}>", *NULLS) == [None] * len(NULLS)
+
+
+def test_rows_are_taken_while_another_thread_imports_pandas(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", ModuleType("pandas"))  # it has no names yet
+    assert stored("ARRAY<BIGINT>", [1, None], None) == [[1, None], None]
+    assert not is_frame([{"a": 1}])
 
 
 def test_nan_is_a_number_and_no_null() -> None:
