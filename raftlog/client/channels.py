@@ -9,7 +9,7 @@ import grpc
 from raftlog.client.forks import in_each_child, leave_alone
 from raftlog.config import ClientSettings, refuse_bad_proxy, tls_files
 from raftlog.config_tls import PemFiles
-from raftlog.errors import InvalidOption
+from raftlog.errors import ClientClosed
 from raftlog.tls import NO_PROXY, Certificates, ChannelOptions, Pem, open_channel
 from raftlog.wire.calls import SERVICE
 
@@ -79,7 +79,7 @@ class Channels:
             return open_channel(address, self._pem, self._options)
 
     def unary(self, address: str, method: str) -> grpc.UnaryUnaryMultiCallable[bytes, bytes]:
-        """A call with one reply. Raises `InvalidOption` after `close`."""
+        """A call with one reply. Raises `ClientClosed` after `close`."""
         with self._lock:
             self._follow_certificates()
             channel = self._channel(address)
@@ -90,7 +90,7 @@ class Channels:
             return stub
 
     def streamed(self, address: str, method: str) -> grpc.UnaryStreamMultiCallable[bytes, bytes]:
-        """A call with a stream of replies. Raises `InvalidOption` after `close`."""
+        """A call with a stream of replies. Raises `ClientClosed` after `close`."""
         with self._lock:
             self._follow_certificates()
             return self._channel(address).unary_stream(f"/{SERVICE}/{method}")
@@ -98,11 +98,7 @@ class Channels:
     def _channel(self, address: str) -> grpc.Channel:
         """The channel to the address. Call it with the lock held."""
         if self._closed:
-            raise InvalidOption(
-                option="the client",
-                problem="was closed",
-                advice="Make another with `raftlog.connect`, and close it last.",
-            )
+            raise ClientClosed
         channel = self._channels.get(address)
         if channel is None:
             channel = open_channel(address, self._pem, self._options)

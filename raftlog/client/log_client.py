@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -25,7 +26,7 @@ from raftlog.client.connection import Connection
 from raftlog.client.epoch_key import check_key
 from raftlog.client.groups import Groups
 from raftlog.client.positions import ReaderPositions
-from raftlog.client.producer import Producer, Rows
+from raftlog.client.producer import Producer, Rows, close_with_client
 from raftlog.client.quotas import PrincipalQuotas
 from raftlog.client.retries import Deadline
 from raftlog.client.shared_producers import SharedProducers
@@ -88,6 +89,7 @@ class LogClient(TopicReads):
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
         self._shared_producers = SharedProducers(connection, self._describe)
+        self._producers: set[weakref.ref[Producer]] = set()
         self.positions = ReaderPositions(connection, self.kv, self.views)
         """How far groups of readers have got."""
         self.writers = TopicWriters(connection)
@@ -103,7 +105,12 @@ class LogClient(TopicReads):
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()
+        if kind is None:
+            self.close()
+            return
+        for producer in self._open_producers():
+            producer.__exit__(kind, error, trace)
+        self._connection.close()
 
     @property
     def settings(self) -> ClientSettings:
@@ -111,8 +118,23 @@ class LogClient(TopicReads):
         return self._connection.settings
 
     def close(self) -> None:
-        """Close the connections. Close this client's producers first."""
+        """Flush and close the client's producers, then close its connections.
+
+        Every other call ends with `ClientClosed`, also a `follow` in another thread. A `with` block
+        that ends with an error drops the rows that its producers have not sent.
+
+        Raises:
+            RaftlogError: The first error of a producer, whose rows may be missing from the log. All
+                producers and the client are closed.
+        """
+        error = close_with_client(self._open_producers())
         self._connection.close()
+        if error is not None:
+            raise error
+
+    def _open_producers(self) -> list[Producer]:
+        found = (known() for known in self._producers.copy())
+        return [producer for producer in found if producer is not None]
 
     # ------------------------------------------------------------ topics
 
@@ -357,7 +379,9 @@ class LogClient(TopicReads):
             max_in_flight=max_in_flight,
             linger_s=linger_s,
         )
-        return Producer(self._connection, self._known(topic, Right.WRITE), settings)
+        producer = Producer(self._connection, self._known(topic, Right.WRITE), settings)
+        self._producers.add(weakref.ref(producer, self._producers.discard))
+        return producer
 
     # ------------------------------------------------------------ epochs
 

@@ -9,7 +9,7 @@ import time
 import uuid
 import weakref
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -68,7 +68,8 @@ class Producer:
     offsets once `flush` has returned. Before that, a thread sends them `client.linger_s` after
     `append`, or earlier if they fill an entry. It lives while rows are not acknowledged. If the
     interpreter exits meanwhile, it waits until they are, and logs a warning: close the producer.
-    A `with` block that ends with an error drops the rows that were not sent.
+    Closing the client closes its producers. A `with` block that ends with an error drops the rows
+    that were not sent.
 
     The log forgets a producer that is idle for long (`topic.producer_lease_s`). So a producer that
     was idle for `client.producer_idle_max_s` takes a new id. It keeps its id while an append of it
@@ -110,7 +111,8 @@ class Producer:
         self._counts: deque[int] = deque()
         """Rows of each entry that was sent and is not in `acknowledged`, the oldest first."""
         self._acknowledged = 0
-        self._closed = False
+        self._closed = ""
+        """Why it takes no more rows, if all that it took are acknowledged."""
         self._problem = ""
         """Why it is closed to further calls; empty if it is not."""
         self._ended_by: weakref.ref[RaftlogError] | None = None
@@ -239,8 +241,12 @@ class Producer:
             ProducerClosed: An earlier call failed.
             RaftlogError: An append failed for good.
         """
-        self.flush()
-        self._closed = True
+        self._close("it was closed")
+
+    def _close(self, why: str) -> None:
+        with self._turn():
+            self._flush(None)
+            self._closed = why
 
     @contextmanager
     def _turn(
@@ -261,7 +267,7 @@ class Producer:
             if self._problem:
                 raise ProducerClosed(topic=self._topic.name, problem=self._problem)
             if takes_rows and self._closed:
-                raise ProducerClosed(topic=self._topic.name)
+                raise ProducerClosed(topic=self._topic.name, problem=self._closed)
             self._problem = "one of its calls was interrupted"
             self._renew_if_idle()
             try:
@@ -414,6 +420,19 @@ def _awaited_threads() -> list[threading.Thread]:
         for each in threading.enumerate()
         if each.is_alive() and not (each.daemon or isinstance(each, _Sender))
     ]
+
+
+def close_with_client(producers: Iterable[Producer]) -> RaftlogError | None:
+    """Close what is open of a client's producers. Returns the first error, once all were tried."""
+    first: RaftlogError | None = None
+    for producer in producers:
+        try:
+            producer._close("its client was closed")
+        except ProducerClosed:
+            pass  # by a call that failed and raised its error
+        except RaftlogError as error:
+            first = first or error
+    return first
 
 
 def record_batches(data: Rows, topic: TopicInfo) -> Iterator[pa.RecordBatch]:

@@ -32,6 +32,7 @@
     |-- InvalidRequest              the request can never succeed as it is
     |   |-- MalformedRequest        bytes or values that the called node cannot accept
     |   |-- InvalidOption           an option's name or value
+    |   |-- ClientClosed            a call of a client that was closed
     |   |-- ClusterMismatch         a checkpoint of another cluster
     |   |-- ExtraMissing            the parts that run a node are not installed
     |   |-- InvalidTopicName
@@ -159,6 +160,7 @@ from raftlog.errors.raftlog_error import (
 )
 from raftlog.errors.request import (
     AlreadyExists,
+    ClientClosed,
     ClusterMismatch,
     ExtraMissing,
     Forbidden,
@@ -248,6 +250,7 @@ __all__ = [
     "ChangeUnfinished",
     "CheckpointReset",
     "CheckpointRewound",
+    "ClientClosed",
     "ClusterMismatch",
     "CompactorKilled",
     "CompactorOutOfMemory",

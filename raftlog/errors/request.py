@@ -237,6 +237,14 @@ class TooMany(InvalidRequest):
 
 
 @dataclass(kw_only=True, eq=False)
+class ClientClosed(InvalidRequest):
+    """The client was closed. The call was not sent."""
+
+    cause_text = "This client was closed."
+    remedy_text = "Make another with `raftlog.connect`, and close it after its last call."
+
+
+@dataclass(kw_only=True, eq=False)
 class ProducerClosed(InvalidRequest):
     """The producer takes no more rows. Nothing of this call was accepted."""
 

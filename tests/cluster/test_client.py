@@ -21,6 +21,7 @@ from raftlog.client.marks import IN_FLIGHT_MAX
 from raftlog.core.types import Offset
 from raftlog.errors import (
     CheckpointReset,
+    ClientClosed,
     InvalidOption,
     MalformedRequest,
     NodeUnreachable,
@@ -432,6 +433,62 @@ def test_every_node_answers_the_standard_health_check(shared: ProcessCluster) ->
                 assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
+def test_closing_a_client_flushes_its_producers_and_ends_its_follows(
+    shared: ProcessCluster, client: LogClient, name: str
+) -> None:
+    other = f"{name}-gone"
+    client.create_topic(name, DDL)
+    closed = shared.client()
+    gone = closed.producer(client.create_topic(other, DDL), linger_s=60)
+    gone.append([{"id": 1}])
+    client.delete_topic(other)
+    producers = [closed.producer(name, linger_s=60) for _ in range(3)]
+    for producer in producers:
+        producer.append([{"id": 1}])
+    following = closed.follow(name, 3)
+    ended: list[RaftlogError] = []
+
+    def follow() -> None:
+        try:
+            next(following)
+        except RaftlogError as error:
+            ended.append(error)
+
+    follower = threading.Thread(target=follow)
+    follower.start()
+    wait_for(lambda: following._reader._awaited is not None, "the wait", PATIENCE_S)
+    with pytest.raises(TopicRecreated):
+        closed.close()
+    assert ids(client, name) == [1, 1, 1]
+    follower.join(PATIENCE_S)
+    assert [type(each) for each in ended] == [ClientClosed]
+    for producer in producers:
+        with pytest.raises(ProducerClosed, match="its client was closed"):
+            producer.append([{"id": 2}])
+        producer.close()
+    with pytest.raises(ProducerClosed, match="it failed before"):
+        gone.append([{"id": 2}])
+
+
+def test_a_client_whose_block_ends_with_an_error_drops_what_was_not_sent(
+    shared: ProcessCluster, client: LogClient, name: str
+) -> None:
+    client.create_topic(name, DDL)
+    closed = shared.client()
+    producer = closed.producer(name, linger_s=60)
+
+    def append() -> None:
+        with closed:
+            producer.append([{"id": 1}])
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        append()
+    with pytest.raises(ProducerClosed, match="ended with an error"):
+        producer.flush()
+    assert ids(client, name) == []
+
+
 def test_a_client_that_was_closed_writes_nothing_more(shared: ProcessCluster, name: str) -> None:
     with shared.client() as client:
         topic = client.create_topic(name, DDL)
@@ -441,7 +498,7 @@ def test_a_client_that_was_closed_writes_nothing_more(shared: ProcessCluster, na
             lambda: client.append(name, [{"id": 2}]),
             lambda: client.read_high_water_mark(topic),
         ):
-            with pytest.raises(InvalidOption, match="the client' was closed"):
+            with pytest.raises(ClientClosed):
                 call()
     with shared.client() as another:
         assert another.read_high_water_mark(topic).high_water_mark == 1
