@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
+import time
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from raftlog.cli.output import Format, FormatOption, confirm, say, show_json, show_table
 from raftlog.cli.session import ServersOption, session_of
-from raftlog.cli.times import OFFSET, time_us
+from raftlog.cli.times import OFFSET, since_us
 from raftlog.errors import InvalidOption, ReaderGroupNotFound
 
 if TYPE_CHECKING:
@@ -33,9 +34,10 @@ def reset(
     to: Annotated[
         str,
         typer.Option(
-            metavar="earliest|latest|OFFSET|TIME",
-            help="Where the group continues. OFFSET: digits, with --topic. TIME: ISO 8601, in UTC "
-            "unless it says otherwise, or @SECONDS since 1970 UTC: the first record of that time.",
+            metavar="earliest|latest|OFFSET|AGE|TIME",
+            help="Where the group continues. OFFSET: digits, with --topic. AGE (30s, 10m, 2h, 1d) "
+            "or TIME (ISO 8601, UTC unless it says otherwise, or @SECONDS): the first record since "
+            "then.",
             show_default=False,
         ),
     ],
@@ -141,7 +143,9 @@ def _offset(client: LogClient, topic: TopicInfo, to: str) -> int:
     if to == "latest":
         return held.high_water_mark
     if not OFFSET.fullmatch(to):
-        return client.find_offset(topic, time_us("--to", to, besides="earliest, latest, an offset"))
+        besides = "earliest, latest, an offset, an age"
+        since = since_us("--to", to, time.time_ns() // 1000, besides=besides)
+        return client.find_offset(topic, since)
     if not held.log_start_offset <= int(to) <= held.high_water_mark:
         raise InvalidOption(
             option="--to",

@@ -41,10 +41,12 @@ def lag(
 ) -> None:
     """Per reader group and topic: published position, the topic's end, and what lies in between.
 
-    SECONDS BEHIND is the age of the first record that is not processed. TRIMMED counts records that
-    were removed before the group got to them. HELD counts those that the topic's retention keeps
-    only because this group, or another one too, has not read them (retention_unread_s,
-    retention_unread_bytes). "-": that incarnation of the topic is gone, or the value is not known.
+    RECORDS BEHIND is negative if the position is above the topic's end: the group cannot continue
+    there. SECONDS BEHIND is the age of the first record that is not processed. TRIMMED counts
+    records that were removed before the group got to them. HELD counts those that the topic's
+    retention keeps only because this group, or another one too, has not read them
+    (retention_unread_s, retention_unread_bytes). "-": that incarnation of the topic is gone, or the
+    value is not known.
 
     `raftlog groups` moves positions and removes them. Exits with 4 if GROUP has none.
     """

@@ -44,17 +44,17 @@ def time_us(option: str, text: str, *, besides: str = "") -> int:
 
 _EXAMPLES = {
     "an offset": "digits for an offset",
-    "earliest, latest, an offset": "digits for an offset",
+    "earliest, latest, an offset, an age": "digits for an offset; 10m, 2h, 30s or 1d for an age",
     "an age": "10m, 2h, 30s or 1d for an age",
 }
 """What an option takes besides times, and how it is written."""
 
 
-def since_us(option: str, text: str, now_us: int) -> int:
+def since_us(option: str, text: str, now_us: int, *, besides: str = "an age") -> int:
     """A time in microseconds since 1970 UTC: an age (10m) before now, or as in `time_us`."""
     age = re.fullmatch(r"([0-9]{1,19})([dhms])", text)
     if age is None or int(age[1]) * UNITS_S[age[2]] > _AGE_S_MAX:
-        return time_us(option, text, besides="an age")
+        return time_us(option, text, besides=besides)
     return now_us - int(age[1]) * UNITS_S[age[2]] * 1_000_000
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from raftlog.client.arguments import whole_argument
 from raftlog.client.key_values import KeyValueStore
+from raftlog.client.marks import check_not_above
 from raftlog.client.reader import TopicReader
 from raftlog.client.record_batches import RecordBatches
 from raftlog.core.types import NO_INDEX, Offset
@@ -96,6 +97,7 @@ class GroupReader(RecordBatches):
         if found is not None:
             self._position = self._resumed(found, held)
         elif isinstance(first, int):
+            check_not_above("group_start", first, topic, held)
             self._position = Offset(first)
         else:
             self._position = held.log_start_offset if first == "earliest" else held.high_water_mark

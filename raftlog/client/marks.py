@@ -9,7 +9,7 @@ from typing import NamedTuple
 from raftlog.client.connection import Connection, Sent
 from raftlog.client.retries import Deadline
 from raftlog.client.topics import meant
-from raftlog.errors import NotLeader, RaftlogError, TopicNotFound, TopicRecreated
+from raftlog.errors import InvalidOption, NotLeader, RaftlogError, TopicNotFound, TopicRecreated
 from raftlog.machines.commands import TopicInfo
 from raftlog.wire.calls import READ_HIGH_WATER_MARK, ReadableRange, ReadHighWaterMark
 
@@ -64,6 +64,17 @@ def read_marks(
             if left.sent is not None:
                 left.sent.cancel()
     return [answers[place] for place in range(len(answers))]
+
+
+def check_not_above(option: str, offset: int, topic: TopicInfo, held: ReadableRange) -> None:
+    """Raises `InvalidOption` for an offset above the end of a topic that holds this."""
+    if offset > held.high_water_mark:
+        raise InvalidOption(
+            option=option,
+            problem=f"is {offset}, and topic {topic.name!r} holds "
+            f"[{held.log_start_offset}, {held.high_water_mark})",
+            advice="Give an offset from its start to its end.",
+        )
 
 
 def _first(connection: Connection, place: int, topic: TopicInfo | str, *, only: bool) -> _Asked:

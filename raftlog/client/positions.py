@@ -16,7 +16,7 @@ from raftlog.client import topics
 from raftlog.client.arguments import text_argument, whole_argument
 from raftlog.client.connection import Connection
 from raftlog.client.key_values import KeyValueStore
-from raftlog.client.marks import read_marks
+from raftlog.client.marks import check_not_above, read_marks
 from raftlog.client.reader import TopicReader
 from raftlog.client.watermark import NodeAnswer, watermark_of
 from raftlog.core.types import GroupId, Offset
@@ -48,7 +48,8 @@ class ReaderLag:
     high_water_mark: Offset | None
     """The topic's end; None, as all below: that incarnation of the topic is gone."""
     records_behind: int | None
-    """Records from the position, or the log's start if that is higher, to the end."""
+    """Records from the position, or the log's start if that is higher, to the end. Negative: the
+    position is above the end, because records were lost or a wrong one was published."""
     bytes_behind: int | None
     """Their bytes, as the log holds them."""
     seconds_behind: float | None
@@ -85,7 +86,8 @@ class ReaderPositions:
         Args:
             group: The reader group: 1 to 249 characters.
             topic: The topic, or its name.
-            offset: The first offset that is not processed yet, 0 or more.
+            offset: The first offset that is not processed yet, 0 to the high-water mark, which the
+                topic's leader is asked for.
             publisher: Who publishes it, for people: at most 249 characters.
 
         Returns:
@@ -94,17 +96,20 @@ class ReaderPositions:
         Raises:
             InvalidOption: An argument has no valid value.
             TopicNotFound: No topic has the name.
+            TopicRecreated: The incarnation of the `TopicInfo` is gone.
             TooMany: The store has no room for more keys.
             UnknownSession: As for `KeyValueStore.put`: publish it again.
         """
         check_group(group)
         text_argument("publisher", publisher, most=GROUP_CHARACTERS_MAX)
+        wanted = Offset(whole_argument("offset", offset))
         info = topics.meant(self._connection, topic)
+        check_not_above("offset", wanted, info, TopicReader(self._connection, info).mark())
         position = ReaderPosition(
             group=group,
             topic=info.name,
             incarnation=info.incarnation,
-            offset=Offset(whole_argument("offset", offset)),
+            offset=wanted,
             published_us=time.time_ns() // 1000,
             publisher=publisher,
         )
@@ -218,7 +223,7 @@ class ReaderPositions:
                 ReaderLag(
                     position=position,
                     high_water_mark=end,
-                    records_behind=end - start,
+                    records_behind=end - max(position.offset, held.log_start_offset),
                     bytes_behind=sizes.get(start),
                     seconds_behind=ages_s.get(start),
                     records_trimmed=max(0, held.log_start_offset - position.offset),

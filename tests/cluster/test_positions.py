@@ -11,6 +11,7 @@ import sys
 import textwrap
 import uuid
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster
 from raftlog.client.connection import Connection
 from raftlog.client.log_client import LogClient
 from raftlog.client.positions import SPARK_PUBLISHER
-from raftlog.core.types import NO_INDEX
+from raftlog.core.types import NO_INDEX, Offset
 from raftlog.errors import (
     DataLoss,
     EpochContentMismatch,
@@ -33,6 +34,7 @@ from raftlog.errors import (
     TopicRecreated,
 )
 from raftlog.machines.commands import TopicInfo
+from raftlog.wire.reader_positions import encode, key_of
 from tests.cli.command import Finished, run
 from tests.cluster.waiting import wait_trimmed
 from tests.docs.pages import ROOT, blocks
@@ -138,7 +140,10 @@ def test_a_position_that_cannot_be_gone_on_from_is_an_error_until_somebody_moves
         assert f"client.positions.publish({group!r}, {topic.name!r}, 5)" in trimmed.value.remedy
     client.positions.publish(group, topic, 5)
     assert ids(client.follow(topic, group=group, idle_timeout_s=0)) == [5, 6, 7, 8, 9]
-    client.positions.publish(group, topic, 11)
+    beyond = replace(client.positions.publish(group, topic, 10), offset=Offset(11))
+    client.kv.put(key_of(group, topic.name), encode(beyond))  # as after a restored backup
+    [lag] = client.positions.lag(group)
+    assert (lag.records_behind, lag.bytes_behind) == (-1, 0)
     with pytest.raises(DataLoss, match="ends at 10"):
         client.follow(topic, group=group)
     client.delete_topic(topic)
@@ -326,9 +331,11 @@ def test_a_group_is_forgotten_and_others_are_kept(
 def test_arguments_that_no_position_can_have_are_refused(
     client: LogClient, topic: TopicInfo
 ) -> None:
-    for group, offset in (("", 1), ("g" * 250, 1), ("g", -1)):
+    for group, offset in (("", 1), ("g" * 250, 1), ("g", -1), ("g", 11)):
         with pytest.raises(InvalidOption):
             client.positions.publish(group, topic, offset)
+    with pytest.raises(InvalidOption, match=r"group_start.* holds \[0, 10\)"):
+        client.follow(topic, group="g", group_start=11)
 
 
 def test_the_command_shows_and_forgets_a_group(
@@ -385,7 +392,7 @@ def test_a_group_is_moved_in_one_topic_or_in_all(
     assert at() == {topic.name: 10, other.name: 1}
     with pytest.raises(PositionMoved, match="to offset 10 by raftlog groups reset"):
         running.commit()
-    for to, offset in {"2020-01-01": 0, "@4000000000": 10, "earliest": 0}.items():
+    for to, offset in {"1d": 0, "2020-01-01": 0, "@4000000000": 10, "earliest": 0}.items():
         assert reset(to, *here).code == 0
         assert at()[topic.name] == offset
     client.delete_topic(topic)
