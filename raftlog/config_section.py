@@ -124,6 +124,8 @@ def _unit(key: str, facts: Mapping[str, Any]) -> str:
         return "true or false"
     if key.endswith("_s"):
         return "Seconds"
+    if key.endswith("_us"):
+        return "Microseconds since 1970 UTC"
     if key.endswith("_share_max"):
         return "A share of 1"
     return "Bytes" if "bytes" in key else "A count" if key != "port" else "A port number"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from reprlib import repr as shortened
 from typing import Literal
 
@@ -25,6 +26,8 @@ them answers, or is far enough, any other replica is asked."""
 _KEEP_ALL = (
     "Give None, on the command line none, to keep all records; `raftlog topic trim` removes them."
 )
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 OFFSETS = {"ge": 0, "le": INTEGER_MAX}
 
@@ -70,6 +73,20 @@ def whole_argument(name: str, value: object, *, least: int = 0, most: int = INTE
         advice = f"Give {least} to {most}."
         raise InvalidOption(option=name, problem=f"is {value}", advice=advice)
     return value
+
+
+def timestamp_argument(timestamp_us: int | datetime) -> int:
+    """Microseconds since 1970 UTC. Raises `InvalidOption`, also for a datetime without a zone."""
+    given: object = timestamp_us
+    if isinstance(timestamp_us, datetime):
+        if timestamp_us.utcoffset() is None:
+            raise InvalidOption(
+                option="timestamp_us",
+                problem=f"is {timestamp_us}, which has no time zone",
+                advice="Give it one, such as `.replace(tzinfo=datetime.UTC)`.",
+            )
+        given = (timestamp_us - _EPOCH) // timedelta(microseconds=1)
+    return TrimArguments().with_values(timestamp_us=given).timestamp_us
 
 
 def seconds_argument(name: str, value: object) -> float:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import overload
 
 from raftlog.client.arguments import (
     ReadArguments,
     ReadPreference,
-    TrimArguments,
+    timestamp_argument,
     topics_argument,
 )
 from raftlog.client.connection import Connection
@@ -133,7 +134,8 @@ class TopicReads:
             group: The reader group, 1 to 249 characters, whose position says where to begin, in
                 place of `start`. Default: none.
             group_start: Where a group begins that has no position: `earliest`, the log's start,
-                `latest`, the high-water mark, or an offset. A position is never replaced by it.
+                `latest`, the high-water mark, or an offset up to that mark. A position is never
+                replaced by it.
             columns: As in `read`.
             preference: As in `read`. Whether more records came is asked of the leader.
             where: As in `read`.
@@ -241,12 +243,12 @@ class TopicReads:
             Offset(start), Offset(end), mark=Offset(mark), pieces_max=pieces_max, where=where
         )
 
-    def find_offset(self, topic: TopicInfo | str, timestamp_us: int) -> Offset:
+    def find_offset(self, topic: TopicInfo | str, timestamp_us: int | datetime) -> Offset:
         """Find where a topic's records of a time begin, by a linearizable read.
 
         Args:
             topic: The topic, or its name.
-            timestamp_us: A time, microseconds since 1970 UTC.
+            timestamp_us: A time: microseconds since 1970 UTC, or a datetime with a time zone.
 
         Returns:
             The first offset, from the log's start on, whose record's `_timestamp` is at or after
@@ -256,9 +258,9 @@ class TopicReads:
         Raises:
             InvalidOption: `timestamp_us` is no time.
         """
-        TrimArguments().with_values(timestamp_us=timestamp_us)
+        time_us = timestamp_argument(timestamp_us)
         info = meant(self._connection, topic)
-        call = FindOffset(group=info.group, incarnation=info.incarnation, timestamp_us=timestamp_us)
+        call = FindOffset(group=info.group, incarnation=info.incarnation, timestamp_us=time_us)
         return self._connection.call_leader(info.group, FIND_OFFSET, call).offset
 
     def _reader(

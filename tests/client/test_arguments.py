@@ -5,13 +5,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
 from operator import attrgetter
 from typing import Any
 
 import pytest
 
 import raftlog
-from raftlog.client.arguments import settings_argument
+from raftlog.client.arguments import settings_argument, timestamp_argument
 from raftlog.errors import InvalidOption, InvalidTopicName
 from raftlog.machines.commands import EpochKey, TopicInfo
 from raftlog.machines.schema import Schema
@@ -53,7 +54,7 @@ def client() -> Iterator[Any]:
         ("follow", {"idle_timeout_s": -1}, "idle_timeout_s", "-1", "seconds; at least 0"),
         ("read_sizes", {"start": 0, "end": 1, "mark": 1, "pieces_max": 0}, "pieces_max", "0", "1"),
         ("trim", {"before": -1}, "before", "-1", "at least 0"),
-        ("find_offset", {"timestamp_us": 1 << 63}, "timestamp_us", str(1 << 63), "at most"),
+        ("find_offset", {"timestamp_us": 1 << 63}, "timestamp_us", str(1 << 63), "microseconds"),
         ("read", {"preference": None}, "preference", "None", "nearest, leader, follower"),
         ("trim", {"before": None}, "before", "None", "at least 0"),
         ("find_offset", {"timestamp_us": None}, "timestamp_us", "None", "at most"),
@@ -74,6 +75,14 @@ def test_an_invalid_argument_is_refused_at_the_call(
     assert caught.value.option == named
     assert f"is {value}." in caught.value.cause
     assert allowed in caught.value.remedy
+
+
+def test_a_time_may_be_a_datetime_with_a_zone(client: Any) -> None:
+    zone = timezone(timedelta(hours=1))
+    assert timestamp_argument(datetime(1970, 1, 1, 1, 0, 2, 3, zone)) == 2_000_003
+    assert timestamp_argument(datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)) == -1_000_000
+    with pytest.raises(InvalidOption, match="has no time zone"):
+        client.find_offset("t", datetime(2026, 1, 1))
 
 
 NO_UTF_8 = "caf\udce9"
