@@ -84,6 +84,14 @@ class LogClient(TopicReads):
     Every method that takes a topic takes its name or its `TopicInfo`. A name means the topic that
     has it now, which costs a request to look up. A `TopicInfo` means exactly that incarnation.
     `TopicNotFound` says that no topic has the name, `TopicRecreated` that the incarnation is gone.
+
+    Attributes:
+        kv: The cluster's key-value store: keys with versions, scans, watches.
+        positions: How far reader groups have got, and how far they are behind.
+        groups: The Raft groups: their logs, states and events.
+        writers: The writers that topics remember for exactly-once.
+        acl: Who may do what, as grants.
+        quotas: How much callers may use of each node.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -91,15 +99,10 @@ class LogClient(TopicReads):
         self._shared_producers = SharedProducers(connection, self._describe)
         self._producers: set[weakref.ref[Producer]] = set()
         self.positions = ReaderPositions(connection, self.kv, self.views)
-        """How far groups of readers have got."""
         self.writers = TopicWriters(connection)
-        """The writers that topics remember for exactly-once."""
         self.acl = AccessControl(self.kv)
-        """Who may do what."""
         self.quotas = PrincipalQuotas(self.kv)
-        """How much callers may use of each node."""
         self.groups = Groups(connection)
-        """What any group of the cluster has and does."""
 
     def __enter__(self) -> LogClient:
         return self

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class RecordBatches:
-    """An iterator over the Arrow batches of a read. One thread at a time; any may call `close`."""
+    """An iterator over the Arrow batches of a read. One thread at a time; any may call `close`.
+
+    Close it, or use it as a context manager, to end it before its last batch.
+    """
 
     def __init__(
         self, reader: TopicReader, batches: Iterator[pa.RecordBatch] | None = None
@@ -27,6 +30,12 @@ class RecordBatches:
     def schema(self) -> pa.Schema:
         """The schema of each batch: the topic's columns as the read began, NOT NULL included."""
         return self._reader.schema
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
 
     def __iter__(self) -> Self:
         return self

@@ -209,8 +209,8 @@ def test_another_thread_ends_a_follow_that_waits(
 def test_a_read_that_was_closed_asks_no_node_again(client: LogClient, name: str) -> None:
     topic = client.create_topic(name, DDL)
     client.append(topic, rows(1))
-    found = client.read(topic)
-    found.close()
+    with client.read(topic) as found:
+        pass
     assert list(found) == []
 
 
