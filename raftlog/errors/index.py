@@ -34,19 +34,26 @@ class VersionConflict(WriteRefused):
 
 @dataclass(kw_only=True, eq=False)
 class StoredValueInvalid(InvalidRequest):
-    """One of raftlog's own keys has an invalid name or value. A write of it was rejected. A stored
-    value was not changed."""
+    """One of raftlog's own keys has an invalid name or value. A write of it was rejected: `call` is
+    "write". A stored value was not changed."""
 
     kind: str
     key: str
     problem: str
+    call: str = ""
 
     @property
     def cause(self) -> str:
-        return f"Key {cut(self.key, _KEY_SHOWN_MAX)!r} holds no {self.kind}: {self.problem}."
+        holds = "would hold" if self.call == "write" else "holds"
+        return f"Key {cut(self.key, _KEY_SHOWN_MAX)!r} {holds} no {self.kind}: {self.problem}."
 
     @property
     def remedy(self) -> str:
+        if self.call == "write":
+            return (
+                "Nothing was written. raftlog writes such keys itself: use `raftlog acl`, `raftlog "
+                "quota` or `raftlog groups`, or the client's acl, quotas and positions."
+            )
         return (
             "If a later version of raftlog wrote it, use that; if not, remove it: "
             f"raftlog kv delete {shlex.quote(self.key)}."

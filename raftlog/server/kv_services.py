@@ -16,6 +16,7 @@ from raftlog.errors import (
     RaftlogError,
     ReplicaDiverged,
     StateDisputed,
+    StoredValueInvalid,
 )
 from raftlog.image.past_state import SHARE
 from raftlog.machines.commands import CreateKv
@@ -86,7 +87,11 @@ def check_own_value(key: str, value: bytes) -> None:
     """Refuse what no reader of the key could read. Raises `StoredValueInvalid`."""
     for prefix, decode in OWN_VALUES.items():
         if key.startswith(prefix):
-            decode(key, value)
+            try:
+                decode(key, value)
+            except StoredValueInvalid as error:
+                error.call = "write"
+                raise
 
 
 class KvServices:
