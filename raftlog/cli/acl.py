@@ -170,7 +170,8 @@ def check(
     )
     with session_of(context, servers).connect() as client:
         allowed = client.acl.check(caller, right, resource)
-    say(f"{who} {'has' if allowed else 'does not have'} {right} on {resource.words}")
+    others = "" if allowed or group else " by its own grants; name its groups with --group"
+    say(f"{who} {'has' if allowed else 'does not have'} {right} on {resource.words}{others}")
     if not allowed:
         raise typer.Exit(ExitCode.REFUSED)
 

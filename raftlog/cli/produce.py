@@ -33,6 +33,7 @@ from raftlog.cli.topic_settings import (
 from raftlog.client.wanting import wanting
 from raftlog.core.types import Offset
 from raftlog.errors import (
+    Forbidden,
     InvalidOption,
     InvalidRequest,
     RaftlogError,
@@ -112,11 +113,12 @@ def produce(
 ) -> None:
     """Append rows to a topic: JSON lines, CSV with a header, Parquet, or Kafka's records as JSON.
 
-    The topic must have the file's columns. Timestamps without a zone are UTC. In JSON a map is an
-    object; only Parquet files can have variants. All rows are durable on a majority
-    when this returns. Lines from a pipe or a terminal are sent at the latest 1 second after they
-    came, Parquet at its end. A resend over a failover duplicates none, but running this command
-    again appends the rows again, except with --resume.
+    The topic must have the file's columns. One that the file lacks is null in its rows, if it may
+    be null. Timestamps without a zone are UTC. In JSON a map is an object; only Parquet files can
+    have variants. All rows are durable on a majority when this returns. Lines from a pipe or a
+    terminal are sent at the latest 1 second after they came, Parquet at its end. A resend over a
+    failover duplicates none, but running this command again appends the rows again, except with
+    --resume.
 
     The options for retention and replicas are those of `raftlog topic create`, and need --create.
     """
@@ -240,14 +242,17 @@ def _say_what_is_in(producer: Producer, read: int, error: BaseException) -> None
     topic = producer.topic.name
     end = _flushed(producer) if isinstance(error, InvalidRequest) else None
     count = producer.acknowledged
-    if end is None:
+    denied = isinstance(error, Forbidden) and not producer.may_have_taken(error)
+    if end is None and not denied:
         if read:
             say(f"{count} of the {read} records read so far are confirmed to be in {topic}")
             say("  Later ones may have been written, too: check with `raftlog tail`.")
             say("  To continue, remove from the file what is in, and run this again.")
     elif count:
-        say(f"the first {count} records of the file are in {topic}, up to offset {end - 1}")
-        say("  To continue, correct the file, remove these records from it, and run this again.")
+        where = "" if end is None else f", up to offset {end - 1}"
+        say(f"the first {count} records of the file are in {topic}{where}")
+        fix = "" if denied else "correct the file, "
+        say(f"  To continue, {fix}remove these records from it, and run this again.")
     else:
         say(f"no record of the file is in {topic}")
 

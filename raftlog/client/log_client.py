@@ -334,7 +334,7 @@ class LogClient(TopicReads):
         Args:
             topic: The topic, or its name.
             data: A `pa.Table`, a `pa.RecordBatch`, a pandas DataFrame, or a list of mappings from
-                column name to value.
+                column name to value. A nullable column that they lack is null.
 
         Returns:
             The rows' offsets [start, end). If the rows need several entries, other producers' rows

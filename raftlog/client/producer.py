@@ -22,7 +22,13 @@ from raftlog.client.retries import Deadline
 from raftlog.client.window import Window
 from raftlog.config import ClientSettings
 from raftlog.core.types import Offset
-from raftlog.errors import InvalidOption, ProducerClosed, RaftlogError, SequenceReused
+from raftlog.errors import (
+    InvalidOption,
+    ProducerClosed,
+    RaftlogError,
+    SchemaMismatch,
+    SequenceReused,
+)
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.outcomes import Appended
 from raftlog.records.arrow_types import is_frame
@@ -41,6 +47,11 @@ LOGGER = "raftlog.client.producer"
 _LOOK_S = 0.01
 """How often replies are looked for. No setting: it decides only how soon a row whose reply says
 that it was not written is sent again."""
+
+_ADVICE_ON_COLUMNS = (
+    "A producer keeps the columns that its topic had when it was made. If they were altered since, "
+    "make a new producer."
+)
 
 log = logging.getLogger(LOGGER)
 
@@ -145,10 +156,11 @@ class Producer:
         """Tell whether an append that failed may have left rows in the log.
 
         Args:
-            error: What `append_and_flush` raised.
+            error: What `append`, `flush` or `append_and_flush` raised.
 
         Returns:
-            False if the log has none of this call's rows for certain.
+            False if the log has none of `append_and_flush`'s rows for certain; after another call,
+            none beyond `acknowledged`.
         """
         return self._ended_by is not None and self._ended_by() is error
 
@@ -165,7 +177,7 @@ class Producer:
 
         Args:
             data: A `pa.Table`, a `pa.RecordBatch`, a pandas DataFrame, or a list of mappings from
-                column name to value.
+                column name to value. A nullable column that they lack is null.
 
         Raises:
             SchemaMismatch: The rows do not fit the topic's schema. None was taken.
@@ -223,7 +235,7 @@ class Producer:
                     replies += self._send(self._buffer.add(batch), deadline)
                 replies += self._flush(deadline)
             except RaftlogError as error:
-                if self._window.answered > answered or not self._window.refused_at_once:
+                if self._window.answered > answered:
                     self._ended_by = weakref.ref(error)
                 raise
             if not replies:
@@ -274,6 +286,8 @@ class Producer:
                 yield
             except RaftlogError as error:
                 self._problem = f"it failed before ({error.cause})"
+                if not self._window.refused_at_once:
+                    self._ended_by = weakref.ref(error)
                 self._window.cancel()
                 raise
             self._problem = ""
@@ -300,7 +314,12 @@ class Producer:
     def _conformed(self, data: Rows) -> list[pa.RecordBatch]:
         """All of it first, so that either all rows are taken or none."""
         topic = self._topic
-        return [conform(batch, topic.schema, topic.name) for batch in record_batches(data, topic)]
+        try:
+            batches = list(record_batches(data, topic))
+            return [conform(batch, topic.schema, topic.name) for batch in batches]
+        except SchemaMismatch as error:
+            error.advice = f"{error.remedy} {_ADVICE_ON_COLUMNS}"
+            raise
 
     def _let_wait(self) -> None:
         """See that the rows that were taken are sent and acknowledged without another call."""

@@ -68,6 +68,7 @@ class SharedProducers:
                     or producer.may_have_taken(error)
                     or not self._has_changed(producer.topic, topic, deadline)
                 ):
+                    error.advice = ""  # the caller has no producer to make again
                     raise
             except TopicRecreated:
                 # The producer knew an earlier incarnation. The new one has nothing of this append.

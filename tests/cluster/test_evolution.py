@@ -34,7 +34,13 @@ def test_records_of_three_versions_are_read_with_the_last_columns(cluster: Proce
         running = client.producer(first)
         client.append("flights", [{"id": 1, "delay": 5}])
         second = client.alter_schema("flights", add="gate string")
-        client.append("flights", [{"id": 2, "delay": 6, "gate": "A1"}])
+        late = {"id": 2, "delay": 6, "gate": "A1"}
+        with pytest.raises(SchemaMismatch, match="make a new producer"):
+            running.append([late])
+        with pytest.raises(SchemaMismatch) as unfit:
+            client.append("flights", [late | {"delay": "x"}])
+        assert "producer" not in unfit.value.remedy
+        client.append("flights", [late])
         third = client.alter_schema(second, types="delay bigint", rename={"gate": "stand"})
         assert third.schema.version == 3
         client.append(third, [{"id": 3, "delay": 2**40, "stand": "B2"}])

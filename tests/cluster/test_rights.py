@@ -262,7 +262,7 @@ def test_who_may_only_read_publishes_no_position_that_leaders_cannot_read(
     )
     with pytest.raises(Forbidden, match="'write' on reader-group 'h'"):
         reader.positions.publish("h", "other", 1)
-    with pytest.raises(StoredValueInvalid, match="raftlog/positions/g/other"):
+    with pytest.raises(StoredValueInvalid, match=r"g/other.* Nothing was written"):
         reader.kv.put("raftlog/positions/g/other", value)
     assert all(isinstance(each, ClusterDescription) for each in answers(people["root"]))
 
@@ -673,6 +673,7 @@ def test_the_commands_grant_show_and_check(
         monkeypatch, capsys, "acl", "check", "token:ada", "read", "--topic", "raw-1", *servers
     )
     assert may.code == 7
+    assert "by its own grants; name its groups with --group" in may.err
     wrong = run(monkeypatch, capsys, "acl", "grant", "token:ada", "fly", *on, *servers)
     assert wrong.code == 2
     assert "read, write, create" in wrong.err
@@ -680,6 +681,25 @@ def test_the_commands_grant_show_and_check(
     assert wrong.code == 2
     assert "it has no type" in wrong.err
     assert "token:NAME" in wrong.err
+
+
+def test_a_produce_that_is_denied_says_that_no_row_is_in(
+    cluster: ProcessCluster,
+    people: People,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    people["operator"].acl.grant("token:only-read", [Right.READ], topic_named("other"))
+    reader = people["only-read"]
+    wait_for(lambda: may(reader.read_high_water_mark, "other"), "the right to read", PATIENCE_S)
+    (tmp_path / "token").write_text(people.tokens["only-read"])
+    (tmp_path / "rows.json").write_text('{"id": 1}\n')
+    monkeypatch.setenv("RAFTLOG_CLIENT__TLS_CA_FILE", str(cluster.data / "tls" / "ca.pem"))
+    monkeypatch.setenv("RAFTLOG_CLIENT__TOKEN", f"file:{tmp_path / 'token'}")
+    words = ("produce", "other", str(tmp_path / "rows.json"), "--servers", cluster.servers)
+    denied = run(monkeypatch, capsys, *words)
+    assert (denied.code, "no record of the file is in other" in denied.err) == (7, True), denied.err
 
 
 # ---------------------------------------------------------------- without a quorum
