@@ -104,7 +104,8 @@ def forget(
         count = client.positions.forget(group)
     if not count:
         raise ReaderGroupNotFound(group=group)
-    say(f"removed {count} positions of group {group!r}")
+    noun = "position" if count == 1 else "positions"
+    say(f"removed {count} {noun} of group {group!r}")
 
 
 class _Move(NamedTuple):

@@ -216,15 +216,24 @@ def _misfit(value: object, kind: Any, path: str, *, base64: bool) -> str | None:
         _rows(json.dumps({"it": value}).encode(), pa.schema([("it", kind)]), base64=base64)
     except ValueError:
         given = _shortened(json.dumps(value, ensure_ascii=False))
-        why = ", a time zone that the type does not keep" if _loses_zone(value, kind) else ""
-        return f"column {path!r} ({type_name(kind)}): given {given}{why}"
+        return f"column {path!r} ({type_name(kind)}): given {given}{_reason(value, kind)}"
     return None
 
 
-def _loses_zone(value: object, kind: pa.DataType) -> bool:
-    if not isinstance(value, str) or not is_local_time(kind):
-        return False
-    return bool(pc.match_substring_regex(pa.scalar(value), ZONED).as_py())
+def _reason(value: object, kind: Any) -> str:
+    """Why the type cannot hold the value, where the two do not show it."""
+    text = str(value)
+    if is_local_time(kind) and pc.match_substring_regex(pa.scalar(text), ZONED).as_py():
+        return ", a time zone that the type does not keep"
+    if pa.types.is_timestamp(kind) and _NANOSECONDS.search(text):
+        return ", more than 6 decimals"
+    if pa.types.is_decimal(kind) and (found := _DECIMALS.fullmatch(text)):
+        return f", more than {kind.scale} decimals" if len(found[1]) > kind.scale else ""
+    return ""
+
+
+_NANOSECONDS = re.compile(r":[0-9]{2}\.[0-9]{7}")
+_DECIMALS = re.compile(r"[-+]?[0-9]*\.([0-9]+)")
 
 
 def _shortened(given: str) -> str:

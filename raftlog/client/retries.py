@@ -126,6 +126,8 @@ class Failures:
         if reason is not None and (no_leader or isinstance(reason, NodeUnreachable)):
             rejected = (*sorted(self._not_leading.items()), *sorted(self._unreachable_at.items()))
             return " ".join([*(each.cause for _, each in rejected), reason.remedy])
+        if type(reason) is DeadlineExceeded:
+            return reason.cause  # its remedy is that of the whole
         return str(reason) if reason is not None else ""
 
     def notice(self, what: str) -> str | None:

@@ -291,10 +291,12 @@ def _of_python(value: Any) -> Any:
 
 
 def _instant(value: Any) -> int:
-    if isinstance(value, np.datetime64) or value.utcoffset() is None:
+    is_numpy = isinstance(value, np.datetime64)
+    if is_numpy or value.utcoffset() is None:
+        zoned = "pandas.Timestamp(value, tz='UTC')" if is_numpy else ".replace(tzinfo=datetime.UTC)"
         raise ValueError(
-            f"{shortened(value)} has no time zone: give it one, such as "
-            "`.replace(tzinfo=datetime.UTC)`, or make the column a TIMESTAMP_NTZ"
+            f"{shortened(value)} has no time zone: give it one, such as `{zoned}`, or make the "
+            "column a TIMESTAMP_NTZ"
         )
     local = _of_python(value)
     offset = local.utcoffset() // _MICROSECOND

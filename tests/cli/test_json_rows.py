@@ -246,6 +246,9 @@ def test_a_csv_for_a_nested_column_is_refused_by_its_name(ddl: str) -> None:
         csv_rows(b"1", ["x"], arrow_schema(schema_of(ddl)), [], base64=False)
 
 
+WRONG_DDL = "x double, y array<bigint>, m map<string, bigint>, d decimal(5,2), at timestamp"
+
+
 @pytest.mark.parametrize(
     ("line", "parts"),
     [
@@ -254,6 +257,8 @@ def test_a_csv_for_a_nested_column_is_refused_by_its_name(ddl: str) -> None:
         ('{"x": %s}' % ("9" * 5_000), ("column 'x' (DOUBLE)", "99999...")),
         ('{"y": [%s]}' % ("9" * 5_000), ("column 'y[0]' (BIGINT)", "99999...")),
         ('{"m": {"a": %s}}' % ("9" * 5_000), ("column 'm[\"a\"]' (BIGINT)", "99999...")),
+        ('{"d": 1.234}', ("column 'd' (DECIMAL(5,2)): given 1.234, more than 2 decimals",)),
+        ('{"at": "2020-01-01 00:00:00.0000001"}', ("TIMESTAMP", "more than 6 decimals")),
         ('{"x": 1}}', ("no JSON", "character 9")),
         ('{"x": 1} more', ("no JSON", "character 10")),
     ],
@@ -261,7 +266,7 @@ def test_a_csv_for_a_nested_column_is_refused_by_its_name(ddl: str) -> None:
 def test_a_line_that_nobody_can_read_is_told_by_what_is_wrong(
     line: str, parts: tuple[str, ...]
 ) -> None:
-    schema = arrow_schema(schema_of("x double, y array<bigint>, m map<string, bigint>"))
+    schema = arrow_schema(schema_of(WRONG_DDL))
     with pytest.raises(ValueError, match=r"column|no JSON") as caught:
         json_rows(line.encode(), schema, base64=False)
     assert all(part in str(caught.value) for part in parts), str(caught.value)

@@ -423,6 +423,8 @@ def last_answer(errors: list[RaftlogError]) -> str:
         ([quarantined(2), NOT_LEADER], quarantined(2)),
         ([quarantined(2), UNREACHABLE], UNREACHABLE),
         ([quarantined(2), FULL, NOT_LEADER], FULL),
+        ([DeadlineExceeded(what="Append", seconds="1")],
+         "Append was not done within 1 s."),
         ([quarantined(2), NotLeader(group=GROUP, leader=1, address="a:1")],
          NotLeader(group=GROUP, leader=1, address="a:1")),
     ],

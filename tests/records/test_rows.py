@@ -240,7 +240,9 @@ def test_tuples_with_names_are_taken_by_name() -> None:
     ids=lambda value: type(value).__name__,
 )
 def test_a_time_without_a_zone_is_no_timestamp(value: Any) -> None:
-    assert "has no time zone" in rejection("TIMESTAMP", value)
+    said = rejection("TIMESTAMP", value)
+    assert "has no time zone" in said
+    assert ("`.replace(" in said) is not isinstance(value, np.datetime64)
     assert stored("TIMESTAMP_NTZ", value) == [datetime.datetime(2020, 1, 1)]
 
 
