@@ -187,11 +187,11 @@ def test_a_slow_group_holds_records_back_and_everybody_is_told_which_it_is(
     cluster: ProcessCluster, client: LogClient
 ) -> None:
     waiting = {"retention_records": 2, "retention_unread_s": 3_600}
-    topic = client.create_topic("waiting", DDL, settings=waiting)
-    client.positions.publish("slow", topic, 1)
-    client.positions.publish("fast", topic, 0)
+    client.create_topic("waiting", DDL)
     append(client, "waiting", 6)
-    client.positions.publish("fast", topic, 6)
+    client.positions.publish("slow", "waiting", 1)
+    client.positions.publish("fast", "waiting", 6)
+    topic = client.alter_topic("waiting", waiting)
 
     def held_back() -> tuple[int, int, str]:
         mark = client.watermark(topic)
@@ -228,9 +228,9 @@ def test_a_leader_learns_of_groups_also_if_another_node_leads_the_store(tmp_path
     ):
         topics = [_led_by(cluster, client, node) for node in (1, 2, 3)]
         for name in topics:
+            append(client, name, 3)
             client.positions.publish("slow", name, 1)
             client.alter_topic(name, {"retention_records": 1, "retention_unread_s": 3_600})
-            append(client, name, 3)
         for name in topics:
             wait_for(lambda name=name: log_start(client, name) == 1, "the trim", PATIENCE_S)
             wait_for(
