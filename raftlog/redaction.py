@@ -126,6 +126,8 @@ def _secret_values(location: str) -> Iterator[str]:
 def without_controls(text: str) -> str:
     """The text with its control characters spelled out: neither a new line nor a command to the
     terminal can come out of what others wrote."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 

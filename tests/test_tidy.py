@@ -4,7 +4,7 @@ Lines of at most 100 columns, functions below 70 lines, files below 700; no blin
 sleeping, no pickle or eval, nothing left to do; a docstring on every module and public name; no
 module named after nothing in particular; no field that hides a method of its class. In tests no
 upper bound of wall time, no wait with a patience of its own, and no count of real elections: a
-slow machine makes them false.
+slow machine makes them false. Commands print through `raftlog.cli.output`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ BANNED_MODULES = frozenset(
 BANNED_IMPORTS = frozenset("pickle cPickle marshal shelve dill cloudpickle".split())
 HARMLESS_OF_YAML = frozenset(("safe_load", "safe_dump"))
 BANNED_CALLS = frozenset(("time.sleep", "eval", "exec", "compile", "os.system"))
+RAW_OUTPUTS = frozenset(
+    "print typer.echo typer.secho typer.confirm os.write Table rich.print"
+    " sys.stdout.write sys.stdout.buffer.write sys.stderr.write sys.stderr.buffer.write".split()
+)
 LEFT_TO_DO = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X")) + r")\b")
 OUTSIDE_WORDS = ("clau" + "de", "anthro" + "pic", "chat" + "gpt", "copil" + "ot")
 """The project speaks only of itself."""
@@ -116,6 +120,13 @@ def banned_calls(text: str, tree: ast.Module) -> Iterator[str]:
                 yield f"line {node.lineno} imports sleep"
         for name in BANNED_IMPORTS.intersection(name.partition(".")[0] for name in names):
             yield f"line {node.lineno} imports {name}"
+
+
+def raw_output(text: str, tree: ast.Module) -> Iterator[str]:
+    """Text of a command that reaches a terminal without `raftlog.cli.output`, which escapes it."""
+    for node in _nodes(tree, ast.Call):
+        if (name := _dotted(node.func)) in RAW_OUTPUTS:
+            yield f"line {node.lineno} calls {name}"
 
 
 def _dotted(node: ast.expr) -> str:
@@ -321,6 +332,7 @@ def _methods(node: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunction
 MEASURING = ("tests/bench/", "tests/mutants/", "tests/explorer/")
 """Tools that measure, or that people run by themselves. Tests of Spark have more patience: each
 starts a Java machine."""
+OUTPUT = "raftlog/cli/output.py"
 EVERYWHERE: tuple[Check, ...] = (
     long_lines, long_files, long_functions, blind_excepts, banned_calls, left_to_do,
     hidden_methods,
@@ -339,11 +351,16 @@ def broken_habits(file: str) -> list[str]:
     text = SOURCES[file].read_text(encoding="utf-8")
     tree = ast.parse(text)
     checks = EVERYWHERE
-    checks += (silent_modules,) if file.startswith("tests/") else (missing_docstrings,)
+    if file.startswith("tests/"):
+        checks += (silent_modules,)
+    else:
+        checks += (missing_docstrings,)
     if file.startswith("tests/") and not file.startswith(MEASURING):
         checks += (bounds_on_wall_time,)
         checks += () if file.startswith("tests/spark/") else (own_patience,)
         checks += (counted_elections,) if file.startswith("tests/cluster/") else ()
+    if file.startswith("raftlog/cli/") and file != OUTPUT:
+        checks += (raw_output,)
     if file.startswith(ROOMS_WITH_SETTINGS):
         checks += (unexplained_bounds,)
     if not file.startswith(("tests/", "connector/")) and file != READER_OF_GROUPS:
@@ -372,6 +389,8 @@ def test_no_module_is_named_after_nothing() -> None:
         (banned_calls, "import yaml\nyaml.unsafe_load(text)\n"),
         (banned_calls, "from yaml import safe_load\n"),
         (banned_calls, "eval('1')\n"),  # a string: what the check must refuse
+        (raw_output, "typer.echo(name)\n"),
+        (raw_output, "sys.stdout.buffer.write(value)\n"),
         (left_to_do, "x = 1  # TO" + "DO later\n"),
         (left_to_do, "x = 1\n# asked Copil" + "ot\n"),
         (bare_commits, "class A:\n    def commit(self):\n        pass\n"),

@@ -8,7 +8,6 @@ from __future__ import annotations
 import difflib
 import json
 import re
-import sys
 from collections.abc import Iterator
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -16,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from raftlog.cli.output import Format, FormatOption, show_json, show_table
+from raftlog.cli.output import Format, FormatOption, show_json, show_line, show_table
 from raftlog.errors import InvalidOption
 
 _SUFFIXES = (".md", ".py", ".yml", ".toml", ".conf", ".json")
@@ -58,7 +57,8 @@ def docs(
     if output is Format.JSON:
         show_json({"page": page, "title": title(name, found[name]), "text": text})
     else:
-        sys.stdout.write(text)
+        for line in text.splitlines():
+            show_line(line)
 
 
 def documents() -> Iterator[tuple[str, str]]:

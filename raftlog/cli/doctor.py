@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from raftlog.cli.output import Format, FormatOption, one_line, show_json
+from raftlog.cli.output import Format, FormatOption, show_json, show_line
 from raftlog.cli.session import ServersOption, session_of
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def doctor(
         show_json(_as_object(found))
     else:
         for line in _lines(found):
-            typer.echo(line)
+            show_line(line)
     if found.exit_code:
         raise typer.Exit(int(found.exit_code))
 
@@ -89,12 +89,11 @@ def _as_object(found: Diagnosis) -> dict[str, object]:
 
 def _lines(found: Diagnosis) -> list[str]:
     checkpoint = found.checkpoint
-    lines = [f"checkpoint {one_line(checkpoint.location)}"]
+    lines = [f"checkpoint {checkpoint.location}"]
     if checkpoint.query_id and not checkpoint.damages:
         what = "repeats" if checkpoint.replays else "plans"
         lines = [
-            f"{lines[0]}: query {one_line(checkpoint.query_id)}, a start {what} batch "
-            f"{checkpoint.next_batch}"
+            f"{lines[0]}: query {checkpoint.query_id}, a start {what} batch {checkpoint.next_batch}"
         ]
     for each in found.findings:
         lines += _lines_of(each)
@@ -103,6 +102,6 @@ def _lines(found: Diagnosis) -> list[str]:
 
 def _lines_of(finding: Finding) -> list[str]:
     error = f" ({finding.error})" if finding.error else ""
-    lines = [f"{finding.kind.value}{error}: {one_line(finding.about)}"]
-    lines += [f"  {one_line(text)}" for text in (finding.cause, finding.remedy) if text]
-    return lines + [f"    {one_line(command)}" for command in finding.commands]
+    lines = [f"{finding.kind.value}{error}: {finding.about}"]
+    lines += [f"  {text}" for text in (finding.cause, finding.remedy) if text]
+    return lines + [f"    {command}" for command in finding.commands]

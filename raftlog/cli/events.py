@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from raftlog.cli.group_names import CONTROLLER_NAME, group_named
-from raftlog.cli.output import Format, FormatOption, show_json
+from raftlog.cli.output import Format, FormatOption, show_json, show_line
 from raftlog.cli.session import ServersOption, session_of
 from raftlog.core.types import CONTROLLER_GROUP
 from raftlog.machines.group_info import KV_LABEL
@@ -49,7 +49,7 @@ def events(
             if output is Format.JSON:
                 show_json(_as_object(event))
             else:
-                typer.echo(_line(event))
+                show_line(_line(event))
 
 
 def _line(event: GroupEvent) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from raftlog.cli import cluster_folder
-from raftlog.cli.output import say
+from raftlog.cli.output import say, show_line
 from raftlog.cli.server_extra import require_server_extra
 from raftlog.cli.session import DATA_FOLDER_DEFAULT, session_of
 from raftlog.config_ensemble import DiscoverySettings
@@ -111,11 +111,11 @@ def _prepare(
         known = cluster_folder.open_folder(folder)
         say(f"{folder} belongs to the cluster {known.cluster_id}: nothing is founded")
         if (founder := recorded_founder(known, node)) is not None and not discovery.zookeeper:
-            typer.echo(founder.line)
+            show_line(founder.line)
         return
     founder = made_store(cluster_folder.new_cluster(folder, addresses={node: address}), node)
     if not discovery.zookeeper:
-        typer.echo(founder.line)
+        show_line(founder.line)
         say("give the lines of all founders to `raftlog init --with LINE …` on each machine")
         return
     from raftlog.discovery.founding import found

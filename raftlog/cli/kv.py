@@ -15,10 +15,11 @@ from raftlog.cli.output import (
     Format,
     FormatOption,
     confirm,
-    one_line,
     plain,
     say,
+    show_bytes,
     show_json,
+    show_line,
     show_table,
 )
 from raftlog.cli.session import ServersOption, session_of
@@ -84,7 +85,8 @@ def get(
     servers: ServersOption = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
-    """Print a key's value, byte for byte. Exits with 4 if the key is absent.
+    """Print a key's value, byte for byte; on a terminal with control characters escaped. Exits with
+    4 if the key is absent.
 
     With -o json an object with key, version, value and owner: the principal that wrote it, which
     admins see. The store keeps the states of its last
@@ -98,10 +100,7 @@ def get(
     if output is Format.JSON:
         show_json(_as_object(found))
     else:
-        sys.stdout.buffer.write(found.value)
-        if sys.stdout.isatty():
-            sys.stdout.write("\n")
-        sys.stdout.flush()
+        show_bytes(found.value)
 
 
 @app.command()
@@ -144,7 +143,7 @@ def _write(
 ) -> None:
     content = sys.stdin.buffer.read() if value == "-" else os.fsencode(value)
     with session_of(context, servers).connect() as client:
-        typer.echo(client.kv.put(key, content, expected=expected))
+        show_line(str(client.kv.put(key, content, expected=expected)))
 
 
 @app.command()
@@ -264,8 +263,8 @@ def _show(changes: Iterable[KeyChange], output: Format) -> None:
                 }
             )
         else:
-            value = one_line(plain(change.value))
-            typer.echo(f"{change.index}\t{what}\t{one_line(change.key)}\t{value}".rstrip())
+            value = () if change.deleted else (plain(change.value),)
+            show_line(str(change.index), what, change.key, *value)
 
 
 def _row(pair: KeyValue) -> list[object]:

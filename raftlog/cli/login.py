@@ -8,7 +8,7 @@ import typer
 
 from raftlog.auth.principals import Caller
 from raftlog.changing_files import replace_whole
-from raftlog.cli.output import Format, FormatOption, say, show_json
+from raftlog.cli.output import Format, FormatOption, say, show_json, show_line
 from raftlog.cli.session import ServersOption, session_of, token_file
 from raftlog.errors import InvalidOption
 
@@ -67,7 +67,7 @@ def whoami(
             }
         )
     else:
-        typer.echo(_sentence(known))
+        show_line(_sentence(known))
 
 
 def _sentence(known: Caller | None) -> str:

@@ -48,7 +48,7 @@ from raftlog.cli import (
     watermark,
     writers,
 )
-from raftlog.cli.output import open_standard_streams, say_error
+from raftlog.cli.output import one_line, open_standard_streams, say_error, show_line
 from raftlog.cli.session import FLAGS, ServersOption, Session
 from raftlog.config import CONFIG_VARIABLE, load
 from raftlog.config_ensemble import found_by
@@ -68,14 +68,14 @@ class _Root(typer.core.TyperGroup):
         try:
             return super().make_context(*arguments, **more)
         except _UsageError as error:
-            raise _without_keys(error) from None
+            raise _shown(error) from None
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb."""
         try:
             return super().invoke(ctx)
         except _UsageError as error:
-            raise _without_keys(error) from None
+            raise _shown(error) from None
         except RaftlogError as error:
             _end(error, ctx)
         except OSError as error:
@@ -127,7 +127,7 @@ app.command("chaos")(chaos.chaos)
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"raftlog {__version__}")
+        show_line(f"raftlog {__version__}")
         raise typer.Exit
 
 
@@ -208,9 +208,9 @@ def main() -> NoReturn:
     sys.exit(code)
 
 
-def _without_keys(error: Any) -> Any:
+def _shown(error: Any) -> Any:
     """typer repeats what it cannot read, such as the token in `raftlog login TOKEN`."""
-    error.message = without_keys(error.message)
+    error.message = one_line(without_keys(error.message))
     return error
 
 

@@ -103,10 +103,10 @@ def open_standard_streams() -> None:
 
 
 def say(text: str) -> None:
-    """Print a line of progress or advice to standard error. It is never part of the result, so an
-    error of writing it changes nothing."""
+    """Print a line of progress or advice to standard error, as `one_line`: names and problems in it
+    may be another's. It is never part of the result, so an error of writing it changes nothing."""
     with contextlib.suppress(OSError):
-        sys.stderr.write(text + "\n")
+        sys.stderr.write(one_line(text) + "\n")
         sys.stderr.flush()
 
 
@@ -132,7 +132,8 @@ def say_error(error: RaftlogError, context: typer.Context | None = None) -> None
     name = type(error).__name__
     if context is None or context.meta.get(_FORMAT) is not Format.JSON:
         text = without_keys(f"error: {name}: {error.cause.rstrip()}\n  {error.remedy}")
-        say("\n".join(map(one_line, text.split("\n"))))  # a node may have sent it, or an impostor
+        for line in text.split("\n"):
+            say(line)
         return
     values = {field.name: getattr(error, field.name) for field in dataclasses.fields(error)}
     found = {
@@ -158,7 +159,8 @@ def confirm(question: str) -> None:
     try:
         if sys.stdin is None:  # closed, which typer takes for a defect
             raise typer.Abort
-        agreed = typer.confirm(f"{question} (use --yes to skip this prompt)", err=True)
+        shown = f"{one_line(question)} (use --yes to skip this prompt)"
+        agreed = typer.confirm(shown, err=True)
     except typer.Abort:
         if sys.stdin is not None and sys.stdin.isatty():
             raise  # Ctrl-C or Ctrl-D
@@ -173,10 +175,28 @@ def confirm(question: str) -> None:
 
 
 def show_json(value: object) -> None:
-    """Print one JSON document on one line."""
+    """Print one JSON document on one line. Characters that are not printable are escaped."""
     in_ascii = sys.stdout.encoding.lower() != "utf-8"
-    sys.stdout.write(json.dumps(plain(value), ensure_ascii=in_ascii) + "\n")
+    text = json.dumps(plain(value), ensure_ascii=in_ascii)
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
+    show_line(text)
+
+
+def show_line(*cells: str) -> None:
+    """Print a line of text, or cells with tabs between them, each as `one_line`."""
+    sys.stdout.write("\t".join(map(one_line, cells)) + "\n")
     sys.stdout.flush()
+
+
+def show_bytes(value: bytes) -> None:
+    """Write the bytes as they are. A terminal gets them as lines of text, each as `one_line`."""
+    if sys.stdout.isatty():
+        for line in value.decode(errors="backslashreplace").split("\n"):
+            show_line(line)
+    else:
+        sys.stdout.buffer.write(value)
+        sys.stdout.flush()
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -190,7 +210,7 @@ def make_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Tabl
     table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0))
     for column, name in enumerate(columns):
         numbers = bool(rows) and all(isinstance(row[column], int | float) for row in rows)
-        table.add_column(name, justify="right" if numbers else "left", overflow="fold")
+        table.add_column(one_line(name), justify="right" if numbers else "left", overflow="fold")
     for row in rows:
         table.add_row(*(_cell(value) for value in row))
     return table
@@ -256,10 +276,9 @@ def held_line(topic: str, records: int, held_for: str) -> str:
             f"{topic} keeps {records:,} records longer, because its leader cannot read how far "
             "reader groups are: does the key-value store have a leader?"
         )
-    group = one_line(held_for)
     return (
-        f"{topic} keeps {records:,} records longer, because reader group {group} has not read "
-        f"them. If it is gone for good: raftlog groups forget {shlex.quote(group)}"
+        f"{topic} keeps {records:,} records longer, because reader group {held_for} has not read "
+        f"them. If it is gone for good: raftlog groups forget {shlex.quote(held_for)}"
     )
 
 

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from raftlog.cli.output import one_line
+
 
 @contextmanager
 def progress(
@@ -32,5 +34,5 @@ def progress(
         transient=True,
     )
     with bar:
-        task = bar.add_task(what, total=total, records=0)
+        task = bar.add_task(one_line(what), total=total, records=0)
         yield lambda done, records: bar.update(task, completed=done, records=records)

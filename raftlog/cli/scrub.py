@@ -10,7 +10,15 @@ import typer
 from rich.live import Live
 from rich.text import Text
 
-from raftlog.cli.output import Format, FormatOption, console, say, show_json, show_table
+from raftlog.cli.output import (
+    Format,
+    FormatOption,
+    console,
+    one_line,
+    say,
+    show_json,
+    show_table,
+)
 from raftlog.cli.session import ServersOption, session_of
 from raftlog.errors import ExitCode, RaftlogError
 
@@ -88,7 +96,7 @@ def _progress(rows: list[dict[str, Any]]) -> str:
         waiting = sum(row["scrub"] == "waiting" for row in own)
         if running is not None:
             share = f"{running['read_bytes']:,} of {running['total_bytes']:,} bytes"
-            lines.append(f"node {node}: {running['topic']}, {share}; {waiting} more wait")
+            lines.append(f"node {node}: {one_line(running['topic'])}, {share}; {waiting} more wait")
     return "\n".join(lines)
 
 

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from rich.cells import cell_len
 
-from raftlog.cli.output import Format, FormatOption, one_line, plain, say, show_json
+from raftlog.cli.output import (
+    Format,
+    FormatOption,
+    one_line,
+    plain,
+    say,
+    show_json,
+    show_line,
+)
 from raftlog.cli.session import ServersOption, session_of
 from raftlog.cli.times import since_us
 from raftlog.errors import (
@@ -323,7 +331,7 @@ class TextLines:
         cells = [[_cell(row[name]) for name in names] for row in rows]
         if not self._widths:
             self._widths = [0] * len(names)
-            cells.insert(0, names)
+            cells.insert(0, [_cell(name) for name in names])
         self._widths = [
             max(width, *map(cell_len, column))
             for width, column in zip(self._widths, zip(*cells, strict=True), strict=True)
@@ -333,8 +341,7 @@ class TextLines:
                 cell + " " * (width - cell_len(cell))
                 for cell, width in zip(row, self._widths, strict=True)
             )
-            sys.stdout.write("  ".join(padded).rstrip() + "\n")
-        sys.stdout.flush()
+            show_line("  ".join(padded).rstrip())
 
 
 def _cell(value: object) -> str:

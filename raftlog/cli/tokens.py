@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from raftlog.cli.output import Format, FormatOption, say, show_json, show_table
+from raftlog.cli.output import Format, FormatOption, say, show_json, show_line, show_table
 from raftlog.cli.session import session_of
 from raftlog.errors import InvalidOption
 
@@ -60,7 +60,7 @@ def add(
     now = datetime.now(UTC).replace(microsecond=0)
     ends = None if days is None else now + timedelta(days=days)
     where = _file(context, file)
-    typer.echo(add_token(where, name, tuple(group or ()), ends, now))
+    show_line(add_token(where, name, tuple(group or ()), ends, now))
     say(f"its hash is in {where}: nodes take it up within seconds")
 
 

@@ -6,6 +6,8 @@ import datetime
 import decimal
 import io
 import json
+import os
+import pty
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -22,6 +24,7 @@ from raftlog.cli.output import (
     plain,
     say,
     show_json,
+    show_line,
     show_table,
 )
 from raftlog.cli.tail import TextLines
@@ -133,6 +136,38 @@ def test_a_long_cell_does_not_widen_the_rows_after_it(capsys: pytest.CaptureFixt
         "(300000 characters)",
     ]
     assert max(map(len, shown)) < 5_000
+
+
+HOSTILE = "a\x1b]0;t\x07\n\x9b2J\u202eb"
+"""It sets a terminal's title, begins a line, clears the screen, and turns the text around."""
+
+
+def test_no_name_and_no_value_reaches_the_terminal_as_a_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    say(HOSTILE)
+    show_line(HOSTILE, HOSTILE)
+    show_json({HOSTILE: HOSTILE})
+    show_table([HOSTILE], [[HOSTILE]])
+    TextLines().show([HOSTILE], [{HOSTILE: HOSTILE}])
+    printed = capsys.readouterr()
+    lines = printed.out.splitlines()
+    assert len(lines) == 6
+    assert all(line.replace("\t", "").isprintable() for line in (*lines, printed.err[:-1]))
+    assert json.loads(lines[1]) == {HOSTILE: HOSTILE}
+
+
+def test_bytes_are_escaped_for_a_terminal_and_whole_in_a_file(tmp_path: Path) -> None:
+    value = HOSTILE.encode() + b"\xff"
+    shown = "import sys; from raftlog.cli.output import show_bytes; "
+    shown += "show_bytes(sys.stdin.buffer.read())"
+    command = [sys.executable, "-c", shown]
+    assert subprocess.run(command, input=value, stdout=subprocess.PIPE, check=True).stdout == value
+    terminal, other = pty.openpty()
+    subprocess.run(command, input=value, stdout=other, check=True)
+    assert os.read(terminal, 1024) == b"a\\x1b]0;t\\x07\r\n\\x9b2J\\u202eb\\xff\r\n"
+    os.close(terminal)
+    os.close(other)
 
 
 def test_a_cell_of_a_table_stays_on_its_line(capsys: pytest.CaptureFixture[str]) -> None:
