@@ -9,6 +9,7 @@ sources.
 from __future__ import annotations
 
 import contextlib
+import json
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -217,6 +218,11 @@ def _into(checkpoint: Checkpoint, file: str) -> str:
     return f"| hadoop fs -put -f - {path}" if _is_uri(checkpoint) else f"> {path}"
 
 
+def _option(name: str, value: str) -> str:
+    """The code that sets an option of Spark, in Python as in Scala."""
+    return f".option({json.dumps(name)}, {json.dumps(value)})"
+
+
 def _is_uri(checkpoint: Checkpoint) -> bool:
     return ":" in checkpoint.location.partition("/")[0]
 
@@ -259,7 +265,7 @@ def _sink_gone(checkpoint: Checkpoint, sink: Sink) -> Finding:
         about=f"topic {sink.topic!r}",
         cause=f"{TopicNotFound(topic=sink.topic).cause} The query's next batch{which} is refused.",
         remedy=UnknownWriter.remedy_text,
-        commands=('.option("createTopic", "always")',),
+        commands=(_option("createTopic", "always"),),
         error="InvalidOption",
     )
 
@@ -276,7 +282,10 @@ def _sink_created_again(
         about=f"topic {sink.topic!r}",
         cause=f"{error.cause}{when}",
         remedy=error.remedy,
-        commands=(f"raftlog writers list {sink.topic}", '.option("createTopic", "always")'),
+        commands=(
+            f"raftlog writers list {shlex.quote(sink.topic)}",
+            _option("createTopic", "always"),
+        ),
         error=type(error).__name__,
     )
 
@@ -326,7 +335,7 @@ def _reset(checkpoint: Checkpoint, writer: Writer) -> Finding:
         about=writer.about,
         cause=error.cause,
         remedy=error.remedy,
-        commands=(f'.option("txnAppId", "{writer.name}-2")',),
+        commands=(_option("txnAppId", f"{writer.name}-2"),),
         error=type(error).__name__,
     )
 
@@ -349,9 +358,8 @@ def _rewound(checkpoint: Checkpoint, writer: Writer) -> Finding:
 
 def _under_another_name(checkpoint: Checkpoint, writer: Writer) -> tuple[str, ...]:
     name = f"{writer.name}-from-{checkpoint.next_batch}"
-    if not writer.streaming:
-        return (f'.option("txnAppId", "{name}")',)
-    return (f'.option("txnAppId", "{name}").option("createTopic", "always")',)
+    again = _option("createTopic", "always") if writer.streaming else ""
+    return (_option("txnAppId", name) + again,)
 
 
 def _positions(checkpoint: Checkpoint) -> str:
@@ -399,7 +407,7 @@ def _repeated(checkpoint: Checkpoint, writer: Writer) -> Finding:
         about=writer.about,
         cause=cause,
         remedy=EpochContentMismatch.remedy_text,
-        commands=('.option("onReplayMismatch", "keep")',),
+        commands=(_option("onReplayMismatch", "keep"),),
         error=EpochContentMismatch.__name__,
     )
 
@@ -416,7 +424,7 @@ def _behind(checkpoint: Checkpoint, writer: Writer) -> Finding:
         "(--topic, --writer). Else find out why before the query runs: see `raftlog docs "
         "OPERATIONS`, Data loss. To write the missing batches, start from a copy of the checkpoint "
         f"as it was after batch {last}.",
-        commands=(f"raftlog writers list {writer.topic}",),
+        commands=(f"raftlog writers list {shlex.quote(writer.topic)}",),
     )
 
 
@@ -432,7 +440,7 @@ def _of_another_run(checkpoint: Checkpoint, writer: Writer, now_us: int) -> Iter
         remedy=f"Make sure that its driver is gone. Ask again after {RECENT_S:.0f} s, or with "
         "--stopped if you know that it is.",
         commands=(
-            f"raftlog writers list {writer.topic}",
+            f"raftlog writers list {shlex.quote(writer.topic)}",
             f"raftlog doctor {shlex.quote(checkpoint.location)} --stopped",
         ),
         error=RunFenced.__name__,
@@ -534,7 +542,7 @@ def _of_topic(
             about=about,
             cause=error.cause,
             remedy=error.remedy,
-            commands=('.option("failOnDataLoss", "false")',),
+            commands=(_option("failOnDataLoss", "false"),),
             error=type(error).__name__,
         )
     except OffsetTrimmed as error:
@@ -548,7 +556,7 @@ def _shorter(about: str, need: TopicRange, mark: TopicWatermark) -> Finding:
         about=about,
         cause=error.cause,
         remedy=error.remedy,
-        commands=(f"raftlog topic describe {need.topic}",),
+        commands=(f"raftlog topic describe {shlex.quote(need.topic)}",),
         error=type(error).__name__,
     )
 
@@ -565,9 +573,9 @@ def _trimmed(about: str, error: OffsetTrimmed, *, lost_from: int) -> Finding:
         about=about,
         cause=error.cause,
         remedy=f"Start the query once with failOnDataLoss=false: it goes on at offset "
-        f"{error.earliest}, and {what} `raftlog topic config {error.topic}` shows what the topic "
-        "keeps.",
-        commands=('.option("failOnDataLoss", "false")',),
+        f"{error.earliest}, and {what} `raftlog topic config {shlex.quote(error.topic)}` shows "
+        "what the topic keeps.",
+        commands=(_option("failOnDataLoss", "false"),),
         error=type(error).__name__,
     )
 

@@ -10,6 +10,7 @@ passed over, and are never decoded: a read of metadata columns moves no column's
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -47,9 +48,9 @@ def end_of(client: LogClient, topic: TopicInfo, after: AfterEpoch) -> int:
         raise _refused(
             after,
             f"which topic {topic.name!r} does not know",
-            f"`raftlog writers list {topic.name}` and the view epochs have its writers: a stream's "
-            "is its query id, or its txnAppId. Writes without a txnAppId are forgotten after a "
-            "while: give an offset instead.",
+            f"`raftlog writers list {shlex.quote(topic.name)}` and the view epochs have its "
+            "writers: a stream's is its query id, or its txnAppId. Writes without a txnAppId are "
+            "forgotten after a while: give an offset instead.",
         ) from error
     if after.epoch > writer.last_epoch:
         newest = writer.last_epoch

@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import signal
 import statistics
@@ -73,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(
             f"error: {folder} exists: an earlier demo failed, or kept its data.\n"
             "  Remove it, or give another --data. If its nodes still run, end them with\n"
-            f"  raftlog down --data {folder / 'cluster'}"
+            f"  raftlog down --data {shlex.quote(str(folder / 'cluster'))}"
         )
     folder.mkdir(parents=True, exist_ok=True)
     stage = Stage(folder, options.port, console, zookeeper=options.zookeeper)
@@ -366,7 +367,7 @@ class Stage:
         """The topic's high-water mark as last seen; 0 before it exists."""
         watch = self._processes["watermark"]
         if watch.poll() is not None:
-            raise StoryError(f"raftlog watermark ended: {self.log_file('watermark').read_text()}")
+            raise StoryError(f"`raftlog watermark` ended: {self.log_file('watermark').read_text()}")
         mark: int = self._marks.get(topic, {"high_water_mark": 0})["high_water_mark"]
         return mark
 
@@ -405,8 +406,8 @@ class Stage:
         if keep_cluster:
             self.console.print(
                 f"the cluster keeps running: {self.servers}\n"
-                f"  raftlog --servers {self.servers} watermark --watch\n"
-                f"  raftlog down --data {self.folder / 'cluster'}",
+                f"  raftlog --servers {shlex.quote(self.servers)} watermark --watch\n"
+                f"  raftlog down --data {shlex.quote(str(self.folder / 'cluster'))}",
                 soft_wrap=True,
                 highlight=False,
             )

@@ -36,6 +36,13 @@ RAW_OUTPUTS = frozenset(
     "print typer.echo typer.secho typer.confirm os.write Table rich.print"
     " sys.stdout.write sys.stdout.buffer.write sys.stderr.write sys.stderr.buffer.write".split()
 )
+ADVISED = re.compile(
+    r"\braftlog (--servers|acl|certs|cluster|doctor|docs|down|groups|init|kv|lag|produce|quota"
+    r"|serve|tail|tokens|topic|up|watermark|writers)\b[^.;,()]*$"
+)
+"""The beginning of a command that a message advises."""
+NUMBERS = ("node", "new", "to")
+UNQUOTED_FIELD = re.compile(r"_text = .*`raftlog [a-z][^`]*\{(?!node)")
 LEFT_TO_DO = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X")) + r")\b")
 OUTSIDE_WORDS = ("clau" + "de", "anthro" + "pic", "chat" + "gpt", "copil" + "ot")
 """The project speaks only of itself."""
@@ -127,6 +134,27 @@ def raw_output(text: str, tree: ast.Module) -> Iterator[str]:
     for node in _nodes(tree, ast.Call):
         if (name := _dotted(node.func)) in RAW_OUTPUTS:
             yield f"line {node.lineno} calls {name}"
+
+
+def unquoted_words(text: str, tree: ast.Module) -> Iterator[str]:
+    """Advised commands with a name that a shell would read as code."""
+    for node in _nodes(tree, ast.JoinedStr):
+        before = ""
+        for part in node.values:
+            if isinstance(part, ast.Constant):
+                before += part.value
+            elif ADVISED.search(before.rpartition("`")[2]) and not _is_quoted(part.value):
+                yield f"line {part.lineno} advises a command with {ast.unparse(part.value)}"
+    for number, line in enumerate(text.splitlines(), 1):
+        if UNQUOTED_FIELD.search(line):
+            yield f"line {number} advises a command with a field as it is"
+
+
+def _is_quoted(node: ast.expr) -> bool:
+    if isinstance(node, ast.IfExp):
+        return all(isinstance(each, ast.Constant) for each in (node.body, node.orelse))
+    is_call = isinstance(node, ast.Call) and _dotted(node.func) in ("shlex.quote", "shlex.join")
+    return is_call or _dotted(node).rpartition(".")[2] in NUMBERS
 
 
 def _dotted(node: ast.expr) -> str:
@@ -354,7 +382,7 @@ def broken_habits(file: str) -> list[str]:
     if file.startswith("tests/"):
         checks += (silent_modules,)
     else:
-        checks += (missing_docstrings,)
+        checks += (missing_docstrings, unquoted_words)
     if file.startswith("tests/") and not file.startswith(MEASURING):
         checks += (bounds_on_wall_time,)
         checks += () if file.startswith("tests/spark/") else (own_patience,)
@@ -391,6 +419,9 @@ def test_no_module_is_named_after_nothing() -> None:
         (banned_calls, "eval('1')\n"),  # a string: what the check must refuse
         (raw_output, "typer.echo(name)\n"),
         (raw_output, "sys.stdout.buffer.write(value)\n"),
+        (unquoted_words, "f'`raftlog topic describe {topic.name}`'\n"),
+        (unquoted_words, "f'see: raftlog --servers {servers} lag'\n"),
+        (unquoted_words, "remedy_text = 'See `raftlog writers list {topic}`.'\n"),
         (left_to_do, "x = 1  # TO" + "DO later\n"),
         (left_to_do, "x = 1\n# asked Copil" + "ot\n"),
         (bare_commits, "class A:\n    def commit(self):\n        pass\n"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -368,7 +369,7 @@ def _start_of(node: int, reply: PlacementsReply) -> str:
     """How to start a node that was added: it asks those that may run."""
     running = [each.address for each in reply.nodes if each.registered and each.node != node]
     servers = ",".join(running)
-    return f"raftlog --servers {servers} serve --node {node} --data DIR --join"
+    return f"raftlog --servers {shlex.quote(servers)} serve --node {node} --data DIR --join"
 
 
 def _level_rows(reply: PlacementsReply, lags: Mapping[NodeId, int | None]) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shlex
 import threading
 import time
 import tomllib
@@ -171,7 +172,8 @@ def _no_cluster(folder: Path) -> InvalidOption:
         problem=f"names {folder}, which is not a cluster's folder: it has no {CLUSTER_FILE}",
         advice="Give the right folder. If a node ran from this one, it was lost: run neither `up` "
         "nor `init`, but `raftlog cluster replace N --with ID --address HOST:PORT` at another "
-        f"node. A new cluster is made by `raftlog up --data {folder}` or, on several machines, "
+        "node. A new cluster is made by `raftlog up --data "
+        f"{shlex.quote(str(folder))}` or, on several machines, "
         "`raftlog init`; a node that was added to a cluster starts with `raftlog serve --join`.",
     )
 

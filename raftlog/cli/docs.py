@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -52,7 +53,9 @@ def docs(
     if section:
         sections = dict(sections_of(text))
         if section not in sections:
-            raise _unknown("section", section, list(sections), f"`raftlog docs {name}` has all.")
+            raise _unknown(
+                "section", section, list(sections), f"`raftlog docs {shlex.quote(name)}` has all."
+            )
         text = sections[section]
     if output is Format.JSON:
         show_json({"page": page, "title": title(name, found[name]), "text": text})

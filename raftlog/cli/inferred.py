@@ -6,6 +6,7 @@ times TIMESTAMP (UTC where they have no zone); every other text is STRING. An ob
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import pyarrow as pa
@@ -50,8 +51,8 @@ def schema_like(batch: pa.RecordBatch) -> pa.Schema:
         raise InvalidOption(
             option="--create",
             problem=f"cannot tell the columns: the file's beginning has {problem}",
-            advice=f"Create the topic with the types that you want: raftlog topic create TOPIC "
-            f"--schema '{ddl}'",
+            advice="Create the topic with the types that you want: raftlog topic create TOPIC "
+            f"--schema {shlex.quote(ddl)}",
         )
     return schema
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -166,7 +167,7 @@ def _complete(folder: Path, own: Iterable[int], founders: Sequence[Founder]) -> 
     listed = ", ".join(map(str, cluster.addresses))
     say(f"founded the cluster {cluster.cluster_id} of nodes {listed}")
     for node in own:
-        say(f"  start this one: raftlog serve --node {node} --data {folder}")
+        say(f"  start this one: raftlog serve --node {node} --data {shlex.quote(str(folder))}")
 
 
 def _founders(lines: Sequence[str]) -> list[Founder]:

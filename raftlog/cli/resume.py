@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,8 +150,8 @@ class FileWriter:
                     problem=f"cannot continue: writer {self.writer!r} of {self._topic.name}, "
                     "which is to remember the file's place, has an epoch of something else",
                     advice="Let the topic forget it: `raftlog writers remove "
-                    f"{self._topic.name} '{self.writer}'`. The file is then appended from its "
-                    "begin.",
+                    f"{shlex.join([self._topic.name, self.writer])}`. The file is then appended "
+                    "from its begin.",
                 )
             self.place = place
             self._epoch = row.last_epoch + 1
@@ -164,7 +165,8 @@ class FileWriter:
                 f"{place.records} records are in {self._topic.name}",
                 advice="Restore it; what comes after that place may be changed. If it is another "
                 "file under the same path, let the topic forget the former: `raftlog writers "
-                f"remove {self._topic.name} '{self.writer}'`. It is then appended from its begin.",
+                f"remove {shlex.join([self._topic.name, self.writer])}`. It is then appended from "
+                "its begin.",
             )
 
     def _continues_a_line(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
@@ -106,7 +107,7 @@ def say_if_kept(topic: TopicInfo, wanted: Mapping[str, int | None]) -> None:
     if any(value_of(topic.settings, name) != (value or 0) for name, value in wanted.items()):
         say(
             f"{topic.name} exists already, and its settings are as before: "
-            f"`raftlog topic config {topic.name} NAME=VALUE` changes them"
+            f"`raftlog topic config {shlex.quote(topic.name)} NAME=VALUE` changes them"
         )
 
 

@@ -321,7 +321,7 @@ class Running:
         servers = ",".join(self.cluster.addresses[node] for node in self.children)
         if servers != default_servers:
             say("clients find these nodes by --servers, or by")
-            say(f"  export RAFTLOG_CLIENT__BOOTSTRAP_SERVERS={servers}")
+            say(f"  export RAFTLOG_CLIENT__BOOTSTRAP_SERVERS={shlex.quote(servers)}")
         if self.cluster.ca_file.exists():
             say("clients trust these nodes by")
             say(f"  export RAFTLOG_CLIENT__TLS_CA_FILE={shlex.quote(str(self.cluster.ca_file))}")

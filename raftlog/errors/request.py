@@ -105,11 +105,9 @@ class Forbidden(RaftlogError):
     def remedy(self) -> str:
         if not self.right:
             return "An admin can grant it some: raftlog acl grant."
-        where = f"--{self.kind} {shlex.quote(self.name)}" if self.name else "--all"
-        given = f"{shlex.quote(self.principal)} {self.right}"
-        return (
-            f"A caller with the right 'admin' there can grant it: raftlog acl grant {given} {where}"
-        )
+        where = [f"--{self.kind}", self.name] if self.name else ["--all"]
+        grant = shlex.join(["raftlog", "acl", "grant", self.principal, self.right, *where])
+        return f"A caller with the right 'admin' there can grant it: {grant}"
 
 
 @dataclass(kw_only=True, eq=False)
@@ -282,7 +280,7 @@ class TopicNotFound(NotFound):
             "See `raftlog topic list`, or name the servers of the cluster that has it: --servers, "
             "in Spark raftlog.bootstrap.servers."
         )
-        create = f"raftlog topic create {self.topic} --schema '...'"
+        create = f"raftlog topic create {shlex.quote(self.topic)} --schema '...'"
         match self.right:
             case "delete":
                 return f"There is nothing to remove. {look}"
@@ -310,7 +308,10 @@ class WriterNotFound(NotFound):
     writer: str
 
     cause_text = "Topic {topic!r} remembers no writer {writer!r}."
-    remedy_text = "See `raftlog writers list {topic}`."
+
+    @property
+    def remedy(self) -> str:
+        return f"See `raftlog writers list {shlex.quote(self.topic)}`."
 
 
 class AlreadyExists(RaftlogError):

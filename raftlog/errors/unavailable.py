@@ -347,11 +347,8 @@ class QuotaExceeded(Unavailable):
 
     @property
     def remedy(self) -> str:
-        option = f"--{self.quota.replace('_', '-')}"
-        return (
-            "Use less at once. An admin can raise it: "
-            f"raftlog quota set {shlex.quote(self.principal)} {option} NUMBER"
-        )
+        words = [self.principal, f"--{self.quota.replace('_', '-')}", "NUMBER"]
+        return f"Use less at once. An admin can raise it: raftlog quota set {shlex.join(words)}"
 
 
 @dataclass(kw_only=True, eq=False)

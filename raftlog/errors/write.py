@@ -260,10 +260,10 @@ class WriterOfAnother(WriteRefused):
 
     @property
     def remedy(self) -> str:
-        writer, principal = shlex.quote(self.writer), shlex.quote(self.principal)
+        names = [self.topic, self.writer, self.principal]
         return (
             f"Write as {self.owner!r}, or under a name of your own. An admin of the topic can hand "
-            f"it over: raftlog writers chown {shlex.quote(self.topic)} {writer} {principal}"
+            f"it over: raftlog writers chown {shlex.join(names)}"
         )
 
 
@@ -392,10 +392,12 @@ class TooManyWriters(WriteRefused):
         of = f" of {self.owner!r}" if self.owner else ""
         return f"The topic already remembers its limit of {self.limit} writers{of}."
 
-    remedy_text = (
-        "Reuse a txnAppId, or remove writers that are gone: raftlog writers list "
-        "{topic}, raftlog writers remove {topic} WRITER."
-    )
+    @property
+    def remedy(self) -> str:
+        return (
+            "Reuse a txnAppId, or remove writers that are gone: raftlog writers list "
+            f"{shlex.quote(self.topic)}, raftlog writers remove {shlex.quote(self.topic)} WRITER."
+        )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -422,4 +424,8 @@ class SchemaChanged(WriteRefused):
         "The schema of topic {topic!r} is at version {found}, and the alteration is of version "
         "{expected}: another client altered it meanwhile."
     )
-    remedy_text = "Look at the columns (`raftlog topic describe {topic}`) and alter it again."
+
+    @property
+    def remedy(self) -> str:
+        look = f"`raftlog topic describe {shlex.quote(self.topic)}`"
+        return f"Look at the columns ({look}) and alter it again."

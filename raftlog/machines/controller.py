@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import shlex
 from collections.abc import Iterable
 from itertools import islice
 from typing import ClassVar, assert_never, get_args
@@ -387,7 +388,7 @@ class ControllerMachine:
             )
         schema = evolved(known, command.changes)
         if isinstance(schema, str):
-            advice = f"`raftlog topic describe {topic.name}` shows the columns."
+            advice = f"`raftlog topic describe {shlex.quote(topic.name)}` shows the columns."
             return refused("InvalidOption", option="changes", problem=schema, advice=advice)
         limit = self._limits.fields_max
         if len(schema.fields) > limit:

@@ -244,8 +244,7 @@ def type_text(value: JsonType) -> str:
 
 def command_to_move(topic: str, schema: Schema) -> str:
     """The command that makes a topic for the records of another one, in other columns."""
-    ddl = shlex.quote(schema_ddl(schema))
-    return f"raftlog topic create {topic}-2 --schema {ddl}"
+    return shlex.join(["raftlog", "topic", "create", f"{topic}-2", "--schema", schema_ddl(schema)])
 
 
 def schema_ddl(schema: Schema) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -52,6 +53,14 @@ def test_csv_tells_its_columns() -> None:
     assert ddl(data, InputFormat.CSV, "NA") == (
         "id BIGINT, share DOUBLE, yes BOOLEAN, text STRING, day DATE, at TIMESTAMP, clock STRING"
     )
+
+
+def test_an_advised_command_runs_no_code_of_a_files_header() -> None:
+    with pytest.raises(InvalidOption) as caught:
+        opened(b"k'; echo PWNED >&2; ',v\n1,\n", InputFormat.CSV).schema()
+    command = caught.value.remedy.partition("want: ")[2]
+    *_, option, ddl = shlex.split(command)
+    assert (option, ddl) == ("--schema", "`k'; echo PWNED >&2; '` BIGINT, v STRING")
 
 
 def test_parquet_says_its_columns() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -144,6 +146,22 @@ def test_an_older_copy_is_told_with_its_batches_and_what_would_come_again(done):
     assert f'"txnAppId", "{QUERY}-from-3"' in command
     assert '"createTopic", "always"' in command
     assert code(done, said) == ExitCode.REFUSED
+
+
+HOSTILE = "x'; touch y #\\\") \n"
+"""It ends a text of a shell and one of Python, where it is not quoted."""
+
+
+def test_commands_and_options_hold_a_hostile_name_as_a_name(done):
+    for last_batch in (1, 5):
+        said = says(stream(last_batch, name=HOSTILE, topic=HOSTILE))
+        for command in (c for each in found(done, said).values() for c in each.commands):
+            if command.startswith("raftlog"):
+                assert shlex.split(command)[-1] == HOSTILE
+            else:
+                nodes = ast.walk(ast.parse(f"x{command}"))
+                values = {node.value for node in nodes if isinstance(node, ast.Constant)}
+                assert values == {"txnAppId", f"{HOSTILE}-from-3", "createTopic", "always"}
 
 
 def test_an_older_copy_whose_last_batch_is_repeated_is_told_too(pending):
