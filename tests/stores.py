@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +18,16 @@ from raftlog.machines.group_info import CONTROLLER
 from raftlog.storage.contract import ROOT, FileSystem
 from raftlog.storage.folder import DataFolder, complete_store, make_store, read_identity
 from raftlog.storage.posix import PosixFileSystem
+
+HOLD_AND_WAIT = """
+import sys
+import threading
+from pathlib import Path
+from raftlog.cli.cluster_folder import holding_pid_file
+with holding_pid_file(Path(sys.argv[1]), Path(sys.argv[1]).parent):
+    print("holding", flush=True)
+    sys.stdin.read()
+"""
 
 
 def founders(nodes: Sequence[int]) -> tuple[Founder, ...]:
@@ -79,3 +91,16 @@ def recorded(folder: Path, addresses: Mapping[int, str]) -> ClusterFolder:
     cluster = replace(new_cluster(folder, addresses=dict(addresses)), cluster_id="c")
     record(cluster)
     return cluster
+
+
+def holder(file: Path) -> subprocess.Popen[str]:
+    """Another process that holds the file as a node does, until its input ends."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", HOLD_AND_WAIT, file],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "holding\n"
+    return child

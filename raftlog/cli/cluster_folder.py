@@ -7,9 +7,12 @@
     DIR/log/node-2.log           node 2's output, if `up` started it; may be deleted
     DIR/tls/                     certificates of nodes and clients, made by `raftlog certs`
 
-A process holds a lock (flock) on its pid file from start to end, and the kernel releases the lock
-when the process ends. So a pid counts only while the file is locked, and another program that got
-the same number is never taken for a node.
+A process holds a write lock (fcntl) on its pid file from start to end, and the kernel releases the
+lock when the process ends. The kernel says who holds it, and only a process that may write the file
+can: so nothing but a node is taken for one, whatever the file says. A process must not open its own
+pid file again: to close it would release the lock.
+
+The folder says what runs with the caller's rights. So it must be the caller's own, or root's.
 
 The nodes' stores are made before cluster.toml is written (`raftlog.cli.stores`). Until then no node
 has run from them, and what made them may be ended and given again. After that a store that is not
@@ -22,7 +25,10 @@ import contextlib
 import fcntl
 import json
 import os
+import pwd
 import shlex
+import stat
+import struct
 import threading
 import time
 import tomllib
@@ -50,6 +56,10 @@ CLUSTER_FILE = "cluster.toml"
 _DRAFT_FILE = "cluster.draft"
 _UP_FILE = "up.pid"
 _TLS_FOLDER = "tls"
+_LOG_FOLDER = "log"
+_ROOT = 0
+_LOCK = struct.Struct("hhqqi0q")
+"""The kernel's `struct flock`: type, whence, start, length, pid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +78,7 @@ class ClusterFolder:
 
     def log_file(self, node: int) -> Path:
         """The output of a node that `up` started."""
-        return self.folder / "log" / f"node-{node}.log"
+        return self.folder / _LOG_FOLDER / f"node-{node}.log"
 
     def pid_file(self, node: int) -> Path:
         """The file that the node's process keeps locked."""
@@ -115,6 +125,7 @@ def new_cluster(folder: Path, *, addresses: dict[int, str]) -> ClusterFolder:
 
     A start that was killed before it recorded its cluster may have left files, which are ours.
     """
+    _refuse_foreign(folder)
     new = ClusterFolder(folder=folder, cluster_id="", addresses=addresses)
     ours = {_DRAFT_FILE, _UP_FILE, _TLS_FOLDER, *(new.data(node).name for node in addresses)}
     if folder.exists() and any(each.name not in ours for each in folder.iterdir()):
@@ -199,6 +210,40 @@ def _only_writer(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def _refuse_foreign(folder: Path) -> None:
+    """Raise `InvalidOption` if another user owns or may write the folder, or a file of ours in it.
+
+    Root's files are trusted. A link is judged by what it leads to.
+    """
+    names = (CLUSTER_FILE, _TLS_FOLDER, _LOG_FOLDER)
+    for path in (folder, *(folder / name for name in names), *sorted(folder.glob("node-*"))):
+        try:
+            found = path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        if found.st_uid not in (_ROOT, os.geteuid()):
+            problem = f"is owned by {_user(found.st_uid)}"
+        elif found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            problem = f"of {_user(found.st_uid)} can be written by others"
+        else:
+            continue
+        raise InvalidOption(
+            option="--data",
+            problem=f"names a folder that another user may have written: {path} {problem}",
+            advice="What it says runs with your rights. Choose another --data, or run the command "
+            "as the owner. If you know all that is in it, make it yours: "
+            f"`chown -R {_user(os.geteuid())} {shlex.quote(str(folder))}` "
+            f"and `chmod -R go-w {shlex.quote(str(folder))}`.",
+        )
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
 def exists(folder: Path) -> bool:
     """Whether the folder has a cluster."""
     return (folder / CLUSTER_FILE).exists()
@@ -206,6 +251,7 @@ def exists(folder: Path) -> bool:
 
 def open_folder(folder: Path) -> ClusterFolder:
     """The cluster in the folder. Raises `InvalidOption`, `FormatUnsupported`, `OSError`."""
+    _refuse_foreign(folder)
     file = folder / CLUSTER_FILE
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -289,6 +335,7 @@ def only_up_in(folder: Path) -> Iterator[None]:
     cluster an id that the other's nodes do not have.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    _refuse_foreign(folder)
     with holding_pid_file(folder / _UP_FILE, folder, patience_s=KILLED_PATIENCE_S):
         yield
 
@@ -300,11 +347,10 @@ def holding_pid_file(file: Path, folder: Path, *, patience_s: float = 0.0) -> It
     Waits up to `patience_s` for a holder that is ending, then raises `DataFolderLocked`, which
     names `folder`.
     """
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = not_followed(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
     try:
         if not wait_until(lambda: _lock(descriptor), patience_s):
-            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
-            raise DataFolderLocked(folder=str(folder), holder=holder)
+            raise DataFolderLocked(folder=str(folder), holder=str(_holder(descriptor) or "unknown"))
         try:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
@@ -317,37 +363,31 @@ def holding_pid_file(file: Path, folder: Path, *, patience_s: float = 0.0) -> It
 
 def _lock(descriptor: int) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
 
 
+def not_followed(path: str | Path, flags: int) -> int:
+    """An opener for files in the folder: a symbolic link would lead out of it."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
 def running_pid(file: Path) -> int | None:
-    """The pid of the process that holds `file`; None if none does. Raises `OSError`."""
+    """The pid of the other process that holds `file`; None if none does. Raises `OSError`."""
     try:
-        opened = file.open("rb")  # which names the path if it is a folder
+        with open(file, "rb", opener=not_followed) as opened:  # names the path if it is a folder
+            return _holder(opened.fileno())
     except FileNotFoundError:
         return None
-    with opened:
-        text = opened.read(32).decode("ascii", "replace").strip()
-        if not text.isdecimal() or not _alive(int(text)):
-            return None  # checked without locking: a node that starts now must get the lock
-        try:
-            fcntl.flock(opened.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return int(text)
-        return None
 
 
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True  # it exists, but belongs to another user
-    return True
+def _holder(descriptor: int) -> int | None:
+    """Whose lock it is; None also if this process sees no such pid, as of another container."""
+    asked = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    kind, _, _, _, pid = _LOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+    return pid if kind != fcntl.F_UNLCK and pid > 0 else None
 
 
 def wait_until(holds: Callable[[], bool], timeout_s: float) -> bool:

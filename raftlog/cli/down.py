@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from raftlog.cli.cluster_folder import ClusterFolder, open_folder, wait_until
+from raftlog.cli.cluster_folder import ClusterFolder, open_folder, running_pid, wait_until
 from raftlog.cli.output import Format, FormatOption, say, show_json
 from raftlog.cli.session import DATA_FOLDER_DEFAULT, session_of
 
@@ -37,17 +38,21 @@ def stop_nodes(cluster: ClusterFolder, timeout_s: float) -> list[int]:
     pids = cluster.running()
     for node, pid in pids.items():
         say(f"stopping node {node} (pid {pid})")
-        _signal(pid, signal.SIGTERM)
+        _signal(cluster, node, pid, signal.SIGTERM)
     if not wait_until(lambda: not cluster.running(), timeout_s):
         for node, pid in cluster.running().items():
             say(f"node {node} (pid {pid}) did not stop within {timeout_s:g} s: killed")
-            _signal(pid, signal.SIGKILL)
+            _signal(cluster, node, pid, signal.SIGKILL)
         wait_until(lambda: not cluster.running(), timeout_s)
     return list(pids)
 
 
-def _signal(pid: int, number: signal.Signals) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        pass  # it ended by itself, which is what we want
+def _signal(cluster: ClusterFolder, node: int, pid: int, number: signal.Signals) -> None:
+    """Signal the node's process, and no other that has its pid by now."""
+    with suppress(ProcessLookupError):  # it has ended
+        process = os.pidfd_open(pid)
+        try:
+            if running_pid(cluster.pid_file(node)) == pid:
+                signal.pidfd_send_signal(process, number)
+        finally:
+            os.close(process)

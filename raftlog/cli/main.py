@@ -10,6 +10,7 @@ With -o json the last line of standard error is the error as an object:
 from __future__ import annotations
 
 import atexit
+import errno
 import os
 import sys
 from contextlib import suppress
@@ -228,5 +229,7 @@ def _reason(error: OSError) -> str:
             return "it is, or lies below, a file where a folder should be"
         case IsADirectoryError():
             return "there is a folder where a file should be"
+        case OSError(errno=errno.ELOOP):
+            return "it is a symbolic link, which is not followed"
         case _:
             return error.strerror or type(error).__name__

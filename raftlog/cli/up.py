@@ -207,7 +207,7 @@ class Running:
         for node in self.cluster.addresses:
             log_file = self.cluster.log_file(node)
             log_file.parent.mkdir(parents=True, exist_ok=True)
-            with log_file.open("ab") as log:
+            with open(log_file, "ab", opener=cluster_folder.not_followed) as log:
                 self.log_starts[node] = log.tell()
                 self.children[node] = subprocess.Popen(
                     [sys.executable, "-m", *self._serve(session, node)],

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,36 +15,14 @@ from raftlog.cli.down import stop_nodes
 from raftlog.core.types import FORMAT_STAMP
 from raftlog.errors import DataFolderForeign, DataFolderLocked, FormatUnsupported, InvalidOption
 from tests import stores
+from tests.stores import holder
 
 OWN_FORMAT = f'format = "{FORMAT_STAMP}"'
 ADDRESSES = {1: "127.0.0.1:7401", 2: "127.0.0.1:7402", 10: "127.0.0.1:7403"}
 
-HOLD_AND_WAIT = """
-import sys
-import threading
-from pathlib import Path
-from raftlog.cli.cluster_folder import holding_pid_file
-with holding_pid_file(Path(sys.argv[1]), Path(sys.argv[1]).parent):
-    print("holding", flush=True)
-    sys.stdin.read()
-"""
-
 
 def recorded(folder: Path) -> cluster_folder.ClusterFolder:
     return stores.recorded(folder, ADDRESSES)
-
-
-def holder(file: Path) -> subprocess.Popen[str]:
-    """Another process that holds the file as a node does, until its input ends."""
-    child = subprocess.Popen(
-        [sys.executable, "-c", HOLD_AND_WAIT, file],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert child.stdout is not None
-    assert child.stdout.readline() == "holding\n"
-    return child
 
 
 def test_what_was_recorded_is_read_back(tmp_path: Path) -> None:
@@ -133,8 +110,7 @@ def test_a_node_runs_for_as_long_as_its_process_holds_the_file(tmp_path: Path) -
         child.wait()
         assert cluster.running() == {}
     with cluster_folder.holding_pid_file(cluster.pid_file(2), cluster.data(2)):
-        assert cluster.running() == {2: os.getpid()}
-    assert cluster.running() == {}
+        assert cluster.pid_file(2).read_text() == f"{os.getpid()}\n"
 
 
 @pytest.mark.slow
@@ -143,15 +119,68 @@ def test_a_node_that_starts_waits_for_one_that_was_killed_to_end(tmp_path: Path)
     with holder(file) as child:
         threading.Timer(0.2, child.kill).start()
         with cluster_folder.holding_pid_file(file, tmp_path, patience_s=10.0):
-            assert cluster_folder.running_pid(file) == os.getpid()
+            assert file.read_text() == f"{os.getpid()}\n"
 
 
 def test_a_live_process_that_does_not_hold_the_file_is_never_stopped(tmp_path: Path) -> None:
-    """A node died and its process id went to another program: here, to this test."""
+    """A node died and its process id went to another program: here, to this test. Who may read the
+    file can lock it so, too."""
     cluster = recorded(tmp_path / "c")
     cluster.pid_file(1).write_text(f"{os.getpid()}\n")
-    assert cluster.running() == {}
-    assert stop_nodes(cluster, timeout_s=1.0) == []
+    with cluster.pid_file(1).open() as opened:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        assert cluster.running() == {}
+        assert stop_nodes(cluster, timeout_s=1.0) == []
+
+
+def test_the_kernel_and_not_the_file_says_which_process_is_the_node(tmp_path: Path) -> None:
+    cluster = recorded(tmp_path / "c")
+    with holder(cluster.pid_file(1)) as child:
+        cluster.pid_file(1).write_text(f"{os.getpid()}\n")
+        assert cluster.running() == {1: child.pid}
+        child.kill()
+
+
+@pytest.mark.parametrize("name", ["", "cluster.toml", "tls", "log", "node-1", "node-1.pid"])
+@pytest.mark.parametrize("how", ["owner", "mode"])
+def test_a_folder_that_another_user_can_write_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, how: str
+) -> None:
+    folder = recorded(tmp_path / "c").folder
+    path = folder / name
+    if not path.exists():
+        path.mkdir()
+    if how == "mode":
+        path.chmod(0o770)
+    elif os.geteuid() == 0:
+        os.chown(path, 65534, -1)
+    else:
+        monkeypatch.setattr("os.geteuid", lambda: os.getuid() + 1)
+    for use in (
+        lambda: cluster_folder.open_folder(folder),
+        lambda: cluster_folder.new_cluster(folder, addresses=ADDRESSES),
+        lambda: cluster_folder.only_up_in(folder).__enter__(),
+    ):
+        with pytest.raises(InvalidOption, match=f"{path} (is owned|of .* by others)") as caught:
+            use()
+        assert f"chown -R {cluster_folder._user(os.geteuid())} {folder}" in caught.value.remedy
+    assert not (folder / "up.pid").exists()
+
+
+def test_a_symbolic_link_in_the_place_of_a_pid_file_is_not_followed(tmp_path: Path) -> None:
+    cluster = recorded(tmp_path / "c")
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    for file in (cluster.pid_file(1), cluster.folder / "up.pid"):
+        file.symlink_to(precious)
+        with (
+            pytest.raises(OSError, match=file.name),
+            cluster_folder.holding_pid_file(file, cluster.folder),
+        ):
+            pass
+    with pytest.raises(OSError, match=r"node-1\.pid"):
+        cluster.running()
+    assert precious.read_text() == "precious"
 
 
 def test_down_stops_exactly_what_runs(tmp_path: Path) -> None:

@@ -326,9 +326,10 @@ def test_up_refuses_ports_beyond_the_last(command: Command, tmp_path: Path) -> N
 @pytest.mark.slow
 def test_up_and_serve_refuse_a_node_that_runs(command: Command, tmp_path: Path) -> None:
     cluster = recorded(tmp_path / "c")
-    with cluster_folder.holding_pid_file(cluster.pid_file(2), cluster.data(2)):
+    with stores.holder(cluster.pid_file(2)) as child:
         for words in (("up",), ("serve", "--node", 2)):
             refused(command(*words, "--data", cluster.folder), ExitCode.NODE_REFUSED, "node-2")
+        child.kill()
 
 
 @pytest.mark.slow
@@ -338,11 +339,13 @@ def test_of_two_ups_in_one_folder_the_second_is_refused(
 ) -> None:
     """Each would give the new cluster an id of its own, and nodes of one would refuse the other."""
     data = tmp_path / "c"
-    with cluster_folder.only_up_in(data):
+    data.mkdir()
+    with stores.holder(data / "up.pid") as child:
         if founded:
             recorded_alone(data, free_port)
         finished = command("up", "--data", data, "--port", free_port, "--nodes", 1)
-        refused(finished, ExitCode.NODE_REFUSED, f"{data} is in use by process {os.getpid()}")
+        refused(finished, ExitCode.NODE_REFUSED, f"{data} is in use by process {child.pid}")
+        child.kill()
     assert cluster_folder.exists(data) == founded
     assert not (data / "log").exists()
 
