@@ -28,7 +28,7 @@ from raftlog.spark.checkpoint_files import is_batch, opened
 from raftlog.spark.plan import DIGEST_BYTES
 
 if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
+    from pyarrow.fs import FileSystem, FileType
 
 FILE_BYTES_MAX = 64 << 20
 """More than the offsets of 100,000 topics take; a longer file is none of Spark's. No setting: only
@@ -134,7 +134,7 @@ class _Reader:
         self._files = files
         self._folder = folder
         self._damages: list[Damage] = []
-        self._listed: dict[str, dict[str, bool]] = {}
+        self._listed: dict[str, dict[str, FileType]] = {}
 
     def checkpoint(self, location: str) -> Checkpoint:
         names = self._names("")
@@ -172,27 +172,27 @@ class _Reader:
     def _damage(self, file: str, problem: str) -> None:
         self._damages.append(Damage(file=file, problem=problem))
 
-    def _names(self, below: str) -> dict[str, bool]:
-        """What a folder of the checkpoint holds: whether each name is a folder's."""
-        from pyarrow.fs import FileSelector, FileType
+    def _names(self, below: str) -> dict[str, FileType]:
+        """What a folder of the checkpoint holds, and of which kind it is."""
+        from pyarrow.fs import FileSelector
 
         if below not in self._listed:
             folder = f"{self._folder}/{below}".rstrip("/")
             found = self._files.get_file_info(FileSelector(folder, allow_not_found=True))
-            self._listed[below] = {
-                info.base_name: info.type == FileType.Directory for info in found
-            }
+            self._listed[below] = {info.base_name: info.type for info in found}
         return self._listed[below]
 
     def _batches(self, folder: str) -> set[int]:
         """The numbers of a folder's files. Others are checksums, or were never finished."""
-        names = self._names(folder)
-        return {int(name) for name, is_folder in names.items() if is_batch(name) and not is_folder}
-
-    def _checkpoints_below(self, names: Mapping[str, bool]) -> tuple[str, ...]:
         from pyarrow.fs import FileType
 
-        folders = sorted(name for name, is_folder in names.items() if is_folder)
+        kinds = self._names(folder).items()
+        return {int(name) for name, kind in kinds if is_batch(name) and kind != FileType.Directory}
+
+    def _checkpoints_below(self, names: Mapping[str, FileType]) -> tuple[str, ...]:
+        from pyarrow.fs import FileType
+
+        folders = sorted(name for name, kind in names.items() if kind == FileType.Directory)
         paths = [f"{self._folder}/{name}/metadata" for name in folders]
         found = self._files.get_file_info(paths) if paths else []
         kinds = zip(folders, found, strict=True)
@@ -247,6 +247,11 @@ class _Reader:
         return data
 
     def _content(self, file: str) -> bytes:
+        from pyarrow.fs import FileType
+
+        parent, _, name = file.rpartition("/")
+        if self._names(parent)[name] != FileType.File:  # such as a FIFO, which never ends
+            raise _Unreadable("it is not a regular file")
         with self._files.open_input_stream(f"{self._folder}/{file}", compression=None) as stream:
             data = stream.read(FILE_BYTES_MAX + 1)
         if len(data) > FILE_BYTES_MAX:
@@ -306,6 +311,8 @@ def _ours(position: str) -> Mapping[str, Any] | None:
 def _json(text: str) -> Any:
     try:
         return json.loads(text)
+    except RecursionError:
+        raise _Unreadable(f"{text[:40]!r} is too deeply nested") from None
     except ValueError as error:
         raise _Unreadable(f"{text[:40]!r} is no whole JSON text: {error}") from error
 

@@ -340,7 +340,7 @@ def _reached(text: str | None) -> Mapping[str, offsets.Reached]:
     try:
         given = json.loads(text or "null")
         parsed = offsets.parse(given) if isinstance(given, dict) else {}
-    except (ValueError, KeyError, TypeError, DataLoss):
+    except (ValueError, KeyError, TypeError, RecursionError, DataLoss):
         return {}
     return {name: entry for name, entry in parsed.items() if isinstance(entry, offsets.Reached)}
 

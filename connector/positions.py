@@ -179,7 +179,7 @@ def _per_topic(
             problem=f"names {str(error)!r} twice",
             advice="Name each topic once.",
         ) from None
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         given = None
     if not isinstance(given, dict):
         symbols = "" if "Timestamp" in name else "neither earliest, latest nor "

@@ -635,7 +635,7 @@ def _read_file(file: Path) -> dict[str, Any]:
             advice=f"Give an existing file with --config or {CONFIG_VARIABLE}; "
             "`python -m raftlog.config` prints one with every key.",
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # no UTF-8, or no TOML
         raise InvalidOption(
             option="--config",
             problem=f"names a file that is not TOML: {file} ({error})",

@@ -130,6 +130,13 @@ def test_file_that_is_not_toml_is_an_error_with_the_line(tmp_path: Path) -> None
     assert "line 1" in refusal(write(tmp_path, "nodes = = 3")).cause
 
 
+@pytest.mark.parametrize("value", ["[" * 100_000, "9" * 5_000], ids=["deep", "long"])
+def test_a_value_that_cannot_be_read_is_an_error_that_names_the_file(
+    tmp_path: Path, value: str
+) -> None:
+    assert "raftlog.toml" in refusal(write(tmp_path, f"nodes = {value}")).cause
+
+
 def test_misspelt_key_in_a_file_gets_the_nearest_name(tmp_path: Path) -> None:
     error = refusal(write(tmp_path, "[raft]\nelection_timout_min_s = 2\n"))
     assert error.option == "raft.election_timout_min_s"

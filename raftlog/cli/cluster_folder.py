@@ -26,6 +26,7 @@ import fcntl
 import json
 import os
 import pwd
+import reprlib
 import shlex
 import stat
 import struct
@@ -38,6 +39,7 @@ from pathlib import Path
 from typing import Any
 
 from raftlog.config import ClientSettings, Settings
+from raftlog.config_hosts import PORT_MAX
 from raftlog.config_tls import TlsSettings
 from raftlog.core.types import FORMAT_STAMP
 from raftlog.errors import (
@@ -47,6 +49,7 @@ from raftlog.errors import (
     FormatUnsupported,
     InvalidOption,
 )
+from raftlog.machines.limits import NODE_MAX
 
 LOOK_INTERVAL_S = 0.05
 KILLED_PATIENCE_S = 1.0
@@ -257,7 +260,7 @@ def open_folder(folder: Path) -> ClusterFolder:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise _no_cluster(folder) from None
-    except ValueError as error:  # no UTF-8, or no TOML
+    except (ValueError, RecursionError) as error:  # no UTF-8, or no TOML
         raise _unreadable(file, str(error)) from error
     if "format" not in table:
         raise _unreadable(file, "format is missing")
@@ -284,19 +287,27 @@ def _addresses(file: Path, table: dict[str, Any]) -> dict[int, str]:
         raise _unreadable(file, "[nodes] is missing or empty")
     addresses = {}
     for node, address in nodes.items():
-        is_node = node.isascii() and node.isdecimal() and int(node) > 0
-        if not (is_node and isinstance(address, str)):
-            raise _unreadable(file, f"[nodes] holds {node!r}; a line is like 1 = 'host:port'")
-        port = address.rpartition(":")[2]
-        if not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
-            raise _unreadable(file, f"node {node} has {address!r}, which is not host:port")
+        if not (_is_within(node, NODE_MAX) and isinstance(address, str)):
+            shown = reprlib.repr(node)
+            raise _unreadable(file, f"[nodes] holds {shown}; a line is like 1 = 'host:port'")
+        if not _is_within(address.rpartition(":")[2], PORT_MAX):
+            shown = reprlib.repr(address)
+            raise _unreadable(file, f"node {node} has {shown}, which is not host:port")
         addresses[int(node)] = address
     return dict(sorted(addresses.items()))
 
 
+def _is_within(text: str, most: int) -> bool:
+    """Whether the text is a number of [1, most]."""
+    digits = text.isascii() and text.isdecimal() and len(text) <= len(str(most))
+    return digits and 0 < int(text) <= most
+
+
 def _nodes(file: Path, table: dict[str, Any], name: str) -> tuple[int, ...]:
     nodes = table.get(name)
-    if not isinstance(nodes, list) or not all(type(each) is int and each > 0 for each in nodes):
+    if not isinstance(nodes, list) or not all(
+        type(each) is int and 0 < each <= NODE_MAX for each in nodes
+    ):
         raise _unreadable(file, f"{name} is no list of nodes")
     if len(set(nodes)) < len(nodes):
         raise _unreadable(file, f"{name} names a node twice")

@@ -80,6 +80,11 @@ def test_another_format_is_rejected_before_anything_else_is_read(
         ("cluster_id =", "claster_id ="),
         ("[nodes]", "[hosts]"),
         ('2 = "127', 'x = "127'),
+        ('2 = "127', f'{"9" * 5_000} = "127'),
+        ('2 = "127', f'{2**31} = "127'),
+        ("127.0.0.1:7402", "127.0.0.1:" + "9" * 5_000),
+        ("removed = []", f"removed = [{2**31}]"),
+        pytest.param("removed = []", "removed = " + "[" * 100_000, id="deep"),
         ("127.0.0.1:7402", "127.0.0.1"),
         ("127.0.0.1:7402", "127.0.0.1:99999"),
         ('"127.0.0.1:7402"', "7402"),
@@ -91,8 +96,9 @@ def test_a_damaged_file_is_an_error_that_names_it(tmp_path: Path, old: str, new:
     file = cluster.folder / cluster_folder.CLUSTER_FILE
     assert old in file.read_text()
     file.write_text(file.read_text().replace(old, new))
-    with pytest.raises(InvalidOption, match=r"cluster\.toml"):
+    with pytest.raises(InvalidOption, match=r"cluster\.toml") as caught:
         cluster_folder.open_folder(cluster.folder)
+    assert len(caught.value.cause) < 1_000
 
 
 def test_a_node_runs_for_as_long_as_its_process_holds_the_file(tmp_path: Path) -> None:

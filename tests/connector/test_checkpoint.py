@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -121,6 +122,19 @@ def test_a_place_that_cannot_be_read_is_an_error_that_names_it(folder, location)
 
 
 # ---------------------------------------------------------------- damage
+
+
+@pytest.mark.parametrize("file", ["metadata", "offsets/0", "commits/0"])
+def test_a_fifo_and_a_deep_text_are_damage_that_has_a_name(tmp_path, file):
+    folder = grown(tmp_path / "hostile", batches=1)
+    path = folder.path / file
+    lines = path.read_text().splitlines()
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    path.write_text("\n".join([*lines[:-1], '{"id":' * 100_000]))
+    assert "is too deeply nested" in damaged(folder)[file]
+    path.unlink()
+    os.mkfifo(path)
+    assert damaged(folder)[file] == "it is not a regular file"
 
 
 @pytest.mark.parametrize("text", ["", "[]", "3", "{}", '{"id":', '{"id":7}', '{"id":""}'])

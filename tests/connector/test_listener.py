@@ -92,7 +92,18 @@ def test_what_is_behind_is_unknown_rather_than_guessed(
 
 
 @pytest.mark.parametrize(
-    "offset", [None, "null", "5", "", "{", OTHERS, '{"v": 2, "topics": {}}', '{"v": 1}']
+    "offset",
+    [
+        None,
+        "null",
+        "5",
+        "",
+        "{",
+        pytest.param('{"a":' * 100_000, id="deep"),
+        OTHERS,
+        '{"v": 2, "topics": {}}',
+        '{"v": 1}',
+    ],
 )
 def test_sources_of_others_are_passed_over(offset: str | None) -> None:
     assert progress_of(report((offset, offset))) is None

@@ -362,7 +362,17 @@ def test_times_that_mean_nothing_are_refused(given, option, problem):
     assert problem in str(error)
 
 
-@pytest.mark.parametrize("value", ["[1]", '{"flights": -3}', '{"flights": true}', "soon", "{"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "[1]",
+        '{"flights": -3}',
+        '{"flights": true}',
+        "soon",
+        "{",
+        pytest.param('{"a":' * 100_000, id="deep"),
+    ],
+)
 def test_malformed_positions_are_refused(value):
     error = refused(SUBSCRIBE | {"startingoffsets": value}, Endpoint.STREAM_SOURCE)
     assert error.option == "startingOffsets"
