@@ -172,7 +172,7 @@ def refuse_stream(options: ViewOptions) -> None:
         problem=f"is {options.view!r}, which a stream cannot read: it says what is now, and has no "
         "offsets",
         advice="Read it as a batch, spark.read.format('raftlog').option('view', "
-        f"'{options.view}').load(), in a stream's job in foreachBatch.",
+        f"{options.view!r}).load(), in a stream's job in foreachBatch.",
     )
 
 
