@@ -20,6 +20,7 @@ from raftlog.errors import (
     RaftlogError,
     TopicRecreated,
 )
+from raftlog.redaction import shown_location
 from raftlog.spark.declarations import FOUND
 from raftlog.spark.option_values import client_settings
 from raftlog.spark.options import ConnectionOptions, Subscription, connection_options
@@ -123,7 +124,19 @@ def _opened(options: ConnectionOptions, timeout_s: float, *, patient: bool) -> L
     if patient:
         update["refused_timeout_s"] = timeout_s
     settings = client_settings().model_copy(update=update)
-    return raftlog.connect(request_timeout_s=timeout_s, settings=settings)
+    try:
+        return raftlog.connect(request_timeout_s=timeout_s, settings=settings)
+    except InvalidOption as error:
+        of_options = options.tls_ca_file not in ("", client_settings().tls_ca_file)
+        if not (of_options and error.option.startswith("client.tls_ca_file")):
+            raise
+        raise InvalidOption(  # one text, or options would tell which files this process has
+            option="raftlog.tls.ca.file",
+            problem=f"is {shown_location(options.tls_ca_file)!r}, in which this process finds no "
+            "certificate",
+            advice="Name a PEM file that driver and executors can read (`--files` brings it). "
+            "Where client.tls_ca_file names the same file, the error says more.",
+        ) from None
 
 
 _OF_THIS_PROCESS = frozenset(

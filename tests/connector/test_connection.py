@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from raftlog.errors import DeadlineExceeded, NodeUnreachable
+from raftlog.errors import DeadlineExceeded, InvalidOption, NodeUnreachable
 from raftlog.spark import connection
 from raftlog.spark.options import ConnectionOptions
 
@@ -53,6 +56,28 @@ def test_a_running_query_waits_for_a_cluster_that_is_down_for_a_moment(
 ) -> None:
     with pytest.raises(DeadlineExceeded, match=unreachable.bootstrap_servers):
         connection.client(unreachable).describe_topic("flights")
+
+
+def test_an_option_that_names_a_ca_tells_nothing_of_other_files(
+    unreachable: ConnectionOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "text").write_text("no certificate")
+    (tmp_path / "large").write_bytes(bytes(2 << 20))
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "fifo")
+    told = set()
+    for name in ("text", "large", "folder", "fifo", "missing", "text/below", "x\0"):
+        path = f"{tmp_path}/{name}"
+        with pytest.raises(InvalidOption) as caught:
+            connection.client(dataclasses.replace(unreachable, tls_ca_file=path))
+        told.add(str(caught.value).replace(repr(path), "PATH"))
+        assert caught.value.option == "raftlog.tls.ca.file"
+    assert len(told) == 1
+
+    missing = str(tmp_path / "missing")
+    monkeypatch.setenv("RAFTLOG_CLIENT__TLS_CA_FILE", missing)
+    with pytest.raises(InvalidOption, match="No such file"):
+        connection.client(dataclasses.replace(unreachable, tls_ca_file=missing))
 
 
 def test_clients_are_kept_for_their_process(unreachable: ConnectionOptions) -> None:
