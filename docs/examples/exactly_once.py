@@ -69,7 +69,7 @@ class Pipeline:
             end += batch.num_rows
         if end == self.offset:
             return False
-        results = attempt.finish()  # durable, and nobody sees them yet
+        results = attempt.finish()  # durable, and not visible yet
         position = json.dumps([self.source.incarnation, end])
         # The rows become visible and the position is stored by one entry of the log, or neither.
         self.client.commit_epoch(self.output, key, [results] if results else [], plan=position)
