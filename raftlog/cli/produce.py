@@ -242,17 +242,15 @@ def _say_what_is_in(producer: Producer, read: int, error: BaseException) -> None
     topic = producer.topic.name
     end = _flushed(producer) if isinstance(error, InvalidRequest) else None
     count = producer.acknowledged
-    denied = isinstance(error, Forbidden) and not producer.may_have_taken(error)
-    if end is None and not denied:
+    if end is None:
         if read:
             say(f"{count} of the {read} records read so far are confirmed to be in {topic}")
+        if count or (read and not isinstance(error, Forbidden)):
             say("  Later ones may have been written, too: check with `raftlog tail`.")
             say("  To continue, remove from the file what is in, and run this again.")
     elif count:
-        where = "" if end is None else f", up to offset {end - 1}"
-        say(f"the first {count} records of the file are in {topic}{where}")
-        fix = "" if denied else "correct the file, "
-        say(f"  To continue, {fix}remove these records from it, and run this again.")
+        say(f"the first {count} records of the file are in {topic}, up to offset {end - 1}")
+        say("  To continue, correct the file, remove these records from it, and run this again.")
     else:
         say(f"no record of the file is in {topic}")
 

@@ -156,11 +156,10 @@ class Producer:
         """Tell whether an append that failed may have left rows in the log.
 
         Args:
-            error: What `append`, `flush` or `append_and_flush` raised.
+            error: What `append_and_flush` raised.
 
         Returns:
-            False if the log has none of `append_and_flush`'s rows for certain; after another call,
-            none beyond `acknowledged`.
+            False if the log has none of this call's rows for certain.
         """
         return self._ended_by is not None and self._ended_by() is error
 
@@ -235,7 +234,7 @@ class Producer:
                     replies += self._send(self._buffer.add(batch), deadline)
                 replies += self._flush(deadline)
             except RaftlogError as error:
-                if self._window.answered > answered:
+                if self._window.answered > answered or not self._window.refused_at_once:
                     self._ended_by = weakref.ref(error)
                 raise
             if not replies:
@@ -286,8 +285,6 @@ class Producer:
                 yield
             except RaftlogError as error:
                 self._problem = f"it failed before ({error.cause})"
-                if not self._window.refused_at_once:
-                    self._ended_by = weakref.ref(error)
                 self._window.cancel()
                 raise
             self._problem = ""
