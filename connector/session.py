@@ -39,7 +39,8 @@ class Setting:
     value: str
     reason: str
     at_start: bool = False
-    """Whether it holds only if it is set before the session starts."""
+    """Whether it is set only before the session starts: later it has no effect, or changes results
+    under way."""
 
 
 WRITES = Setting(
@@ -78,6 +79,7 @@ SETTINGS = (
     Setting(
         key="spark.sql.session.timeZone",
         value="UTC",
+        at_start=True,
         reason="Timestamps in the log are in UTC. With a session in UTC they look the same "
         "everywhere.",
     ),
@@ -94,17 +96,30 @@ CHECKPOINTS = Setting(
 
 
 def configure(target: Target, *, checkpoints: Checkpoints | None = None) -> Target:
-    """Set what makes Spark fast with the log: on a builder, or on a session that runs.
+    """Set what makes Spark fast with the log, and its time zone to UTC: on a builder, or on a
+    session that runs.
 
         spark = raftlog.spark.configure(SparkSession.builder, checkpoints="file").getOrCreate()
+
+    It sets, unless the builder or the session has another value:
+
+    - `spark.sql.execution.arrow.maxBytesPerBatch` and `maxRecordsPerBatch`: the first holds Spark
+      up after every row that it writes
+    - `spark.sql.session.timeZone` to UTC, so that `collect()`, `show()` and times without a zone
+      are in UTC; never on a session that runs
+    - `spark.python.unix.domain.socket.enabled` and `spark.python.daemon.module`: Python workers
+      start sooner; not on a session that runs
+    - `spark.sql.streaming.checkpointFileManagerClass`, with `checkpoints`
+
+    As in Spark, a builder comes before `--conf` of spark-submit and before spark-defaults.conf.
 
     A builder whose master is local runs its workers on this interpreter, so that a script need not
     activate its virtual environment: `PYSPARK_PYTHON` is set in this process, unless it is set
     already or the builder has `spark.pyspark.python`. Name another master before this call.
 
     Args:
-        target: `SparkSession.builder`, or a session. Some settings hold only if they are set before
-            the session starts; a session gets the others.
+        target: `SparkSession.builder`, or a session. A builder counts as a session that runs if
+            the thread has one, which `getOrCreate` would return.
         checkpoints: The scheme of the file system that has the queries' checkpoints, if it is
             `file` (a local disk) or `hdfs`: then they are written in a way that is faster, and
             safe where a rename is atomic. Default: that is left as it is.
@@ -122,14 +137,18 @@ def configure(target: Target, *, checkpoints: Checkpoints | None = None) -> Targ
             advice="Leave it out for checkpoints elsewhere.",
         )
     wanted = (*SETTINGS, CHECKPOINTS) if checkpoints else SETTINGS
+    from pyspark.sql import SparkSession
+
     spark: Any = target
-    if hasattr(spark, "getOrCreate") and _is_local(spark._options):
+    is_builder = hasattr(spark, "getOrCreate")
+    if is_builder and _is_local(spark._options):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    running: Any = SparkSession.getActiveSession() if is_builder else spark
+    given = {**(running.conf.getAll if running else {}), **(spark._options if is_builder else {})}
+    put = spark.config if is_builder else spark.conf.set
     for setting in wanted:
-        if hasattr(spark, "getOrCreate"):
-            spark = spark.config(setting.key, setting.value)
-        elif not setting.at_start:
-            spark.conf.set(setting.key, setting.value)
+        if setting.key not in given and not (running and setting.at_start):
+            put(setting.key, setting.value)
     return target
 
 

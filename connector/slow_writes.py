@@ -41,9 +41,9 @@ def warn(seen: str, topic: str, query: str) -> None:
         return
     log.warning(
         "SLOW WRITES to topic %r: %s is %s, so Spark measures its Arrow batch after every row, and "
-        "this write takes several times as long as it could. Call raftlog.spark.configure(spark), "
-        "or set %s=%s, as in `raftlog docs conf/spark-defaults.conf`. It holds from the next "
-        "start of a query.",
+        "this write takes several times as long as it could. Set %s=%s, as "
+        "raftlog.spark.configure(spark) does if it is unset. It holds from the next start of a "
+        "query.",
         topic,
         ARROW_BYTES,
         seen,

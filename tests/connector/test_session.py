@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import raftlog.spark
@@ -15,6 +16,12 @@ from raftlog.spark.session import _FROM_ELSEWHERE, CHECKPOINTS, SETTINGS, file_t
 from raftlog.spark_jobs import session as jobs
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "spark-defaults.conf"
+
+
+@pytest.fixture(autouse=True)
+def _no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests of this process may have one, which a builder counts as its own."""
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
 
 
 def of(builder: SparkSession.Builder) -> dict[str, str]:
@@ -35,6 +42,14 @@ def test_a_builder_gets_every_setting_and_that_of_checkpoints_only_where_it_is_s
     assert of(plain) == {each.key: each.value for each in SETTINGS}
     local = raftlog.spark.configure(SparkSession.Builder(), checkpoints="file")
     assert of(local) == of(plain) | {CHECKPOINTS.key: CHECKPOINTS.value}
+
+
+def test_a_builder_keeps_what_it_has() -> None:
+    own = {each.key: f"own {each.value}" for each in (*SETTINGS, CHECKPOINTS)}
+    builder = SparkSession.Builder()
+    for key, value in own.items():
+        builder.config(key, value)
+    assert of(raftlog.spark.configure(builder, checkpoints="file")) == own
 
 
 LOCAL = {"spark.master": "local[2]"}

@@ -96,6 +96,28 @@ def test_rows_that_were_read_from_a_table_are_written_where_the_options_say(
     assert client.read_high_water_mark(name).high_water_mark == 10
 
 
+def test_a_session_that_runs_keeps_its_settings_and_its_time_zone(spark):
+    zone, records, own = (
+        "spark.sql.session.timeZone",
+        "spark.sql.execution.arrow.maxRecordsPerBatch",
+        "77",
+    )
+    here = spark.conf.get(zone)
+    try:
+        spark.conf.set(records, own)
+        raftlog.spark.configure(spark)
+        assert (spark.conf.get(zone), spark.conf.get(records)) == (here, own)
+        assert raftlog.spark.configure(type(spark).Builder())._options == {}
+        spark.conf.unset(records)
+        spark.conf.unset(zone)
+        raftlog.spark.configure(spark)
+        assert records in spark.conf.getAll
+        assert zone not in spark.conf.getAll
+    finally:
+        spark.conf.unset(records)
+        spark.conf.set(zone, here)
+
+
 def test_a_thread_of_the_users_own_finds_the_format(spark, topic, client, cluster):
     name = f"threads-{uuid.uuid4().hex}"
 
