@@ -73,7 +73,7 @@ def read(
             `columns`, and metadata columns. What of it `raftlog tail --where` also takes leaves
             out what cannot match; the rest only filters. Default: all rows.
         options: Options of the source by name, such as `{"endingOffsets": "latest"}`; values are
-            turned into text. Default: none.
+            turned into text, and None counts as not given. Default: none.
 
     Returns:
         A DataFrame of exactly these columns and rows.
@@ -127,14 +127,14 @@ def write(data: DataFrame, topic: str, *, options: Mapping[str, object] | None =
         data: The rows; not a stream.
         topic: The topic. It is created with the rows' columns unless it exists (`createTopic`).
         options: Options of the sink by name, such as `{"mergeSchema": True}`; values are turned
-            into text. Default: none.
+            into text, and None counts as not given. Default: none.
 
     Raises:
         AnalysisException: The rows do not fit the topic, an option is wrong, or the cluster
             rejected the write. Nothing is written.
     """
     _use_session(data.sparkSession)
-    given = {name: _text(value) for name, value in (options or {}).items()} | {"topic": topic}
+    given = _texts(options) | {"topic": topic}
     data.write.format("raftlog").options(**given).mode("append").save()
 
 
@@ -152,8 +152,14 @@ def _read(
             problem=f"is of type {type(where).__name__}",
             advice="Give a condition as SQL text, or filter the result with its method where.",
         )
+    given = _texts(options) | {"subscribe": topic}
+    if any(name.lower() == "view" for name in given):
+        raise InvalidOption(
+            option="view",
+            problem="is given to a read of a topic's records",
+            advice='Read a view with spark.read.format("raftlog").option("view", ...).load().',
+        )
     _use_session(spark)
-    given = {name: _text(value) for name, value in (options or {}).items()} | {"subscribe": topic}
     reader = reader.format("raftlog").options(**given)
     everything: StructType = reader.option("includeMetadata", "true").load().schema
     wanted = _wanted(everything, columns, given)
@@ -177,9 +183,13 @@ def _use_session(spark: SparkSession) -> None:
         spark._get_j_spark_session_class(jvm).setActiveSession(spark._jsparkSession)
 
 
-def _text(value: object) -> str:
-    """As Spark writes an option."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _texts(options: Mapping[str, object] | None) -> dict[str, str]:
+    """As Spark writes options."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in (options or {}).items()
+        if value is not None
+    }
 
 
 def _wanted(

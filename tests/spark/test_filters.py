@@ -278,6 +278,19 @@ def test_the_helper_says_which_columns_there_are(lab):
         raftlog.spark.read(lab.spark, lab.topic, columns="s", options=options(lab))
     with pytest.raises(AnalysisException, match="ids"):
         raftlog.spark.read(lab.spark, lab.topic, where="ids = 3", options=options(lab))
+    with pytest.raises(InvalidOption, match="'view' is given to a read of a topic's records"):
+        raftlog.spark.read(lab.spark, lab.topic, options=options(lab, view="epochs"))
+
+
+def test_the_helpers_leave_out_an_option_that_is_none(lab):
+    lab.create()
+    raftlog.spark.write(
+        lab.spark.range(2).selectExpr("id", "'' AS s"),
+        lab.topic,
+        options=options(lab, txnAppId=None),
+    )
+    read = raftlog.spark.read(lab.spark, lab.topic, options=options(lab, endingOffsets=None))
+    assert read.count() == 2
 
 
 def test_a_stream_reads_only_what_may_match_and_what_comes_later(lab):
