@@ -62,8 +62,9 @@ class TopicReads:
             where: The condition on the rows, as SQL text such as "delay > 60 AND carrier IN ('AA',
                 'B6')" or as a `Predicate`. Rows for which it is false or null are left out. It may
                 test columns that are not among `columns`, and metadata columns. The text takes
-                what `raftlog tail --where` takes; times without a zone in it are UTC. Default: all
-                rows.
+                what `raftlog tail --where` takes, and compares as Spark does: NaN is equal to
+                itself and larger than any number, and a FLOAT is compared as a DOUBLE, so write
+                0.1f for the FLOAT. Times without a zone in it are UTC. Default: all rows.
 
         Returns:
             An iterator over Arrow batches of these columns, none of which is empty, or the same as

@@ -3,7 +3,8 @@ part of SQL, read by sqlglot, or a predicate.
 
 They become expressions of Arrow, which choose records, and predicates, by which whole batches are
 skipped. Only what is named below is taken, so nothing is evaluated but comparisons of columns with
-values. sqlglot takes long to import, so this is imported where it is needed.
+values. They are compared as Spark compares them. sqlglot takes long to import, so this is imported
+where it is needed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import decimal
+import math
 import operator
 import re
 from collections.abc import Callable, Iterator
@@ -23,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.spark import Spark
 
 from raftlog.errors import InvalidOption
 from raftlog.machines.limits import INTEGER_MAX
@@ -62,13 +65,29 @@ _ADVICE = (
     "parts of structs as in a.b."
 )
 
-_COMPARISONS: dict[type[_Node], tuple[str, Callable[[Any, Any], Any]]] = {
-    exp.EQ: ("=", operator.eq),
-    exp.NEQ: ("<>", operator.ne),
-    exp.LT: ("<", operator.lt),
-    exp.LTE: ("<=", operator.le),
-    exp.GT: (">", operator.gt),
-    exp.GTE: (">=", operator.ge),
+
+class _Sql(Spark):
+    """Spark's SQL, in which a quote is also written twice, as in standard SQL."""
+
+    class Tokenizer(Spark.Tokenizer):
+        STRING_ESCAPES = [*Spark.Tokenizer.STRING_ESCAPES, "'"]  # noqa: RUF012
+
+
+_COMPARISONS: dict[type[_Node], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
+_OPERATORS: dict[str, Callable[[Any, Any], pc.Expression]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
 _MIRRORED: dict[type[_Node], type[_Node]] = {
     exp.LT: exp.GT,
@@ -95,6 +114,8 @@ _OWN_LITERALS = {
 }
 """Literals that say their type, and the columns that Spark compares with them as they are."""
 
+_FLOATS = {exp.DataType.Type.FLOAT: pa.float32(), exp.DataType.Type.DOUBLE: pa.float64()}
+"""What 0.1f, double('NaN') and the like are for a FLOAT or DOUBLE."""
 
 _UNITS_US = {
     "DAY": 86_400_000_000,
@@ -162,7 +183,7 @@ def sparks_predicate(text: str, schema: pa.Schema, zone: datetime.tzinfo | None)
 
 def _parsed(text: str) -> _Node:
     try:
-        found = sqlglot.parse(text, dialect="spark", error_level=sqlglot.ErrorLevel.RAISE)
+        found = sqlglot.parse(text, dialect=_Sql, error_level=sqlglot.ErrorLevel.RAISE)
     except RecursionError:
         raise _refused("is nested too deep") from None
     except (sqlglot.errors.SqlglotError, AttributeError, LookupError, TypeError, ValueError):
@@ -208,6 +229,18 @@ class _Column(NamedTuple):
     value: pc.Expression
     is_whole: bool
     """Whether it is a column of the topic, and no part of one."""
+
+
+def _tested(column: _Column, name: str, value: pa.Scalar[Any]) -> pc.Expression:
+    """The comparison, as Spark makes it: of a FLOAT as a DOUBLE, and of NaN as of a number that is
+    equal to itself and larger than all others. Null for a null."""
+    if not pa.types.is_floating(column.type):
+        return _OPERATORS[name](column.value, value)
+    is_nan = pc.is_nan(column.value)
+    if math.isnan(value.as_py()):
+        return _OPERATORS[name](is_nan.cast(pa.int8()), pa.scalar(1, pa.int8()))
+    test = _OPERATORS[name](column.value.cast(pa.float64()), value)
+    return is_nan | test if name in (">", ">=") else test
 
 
 class _Literal(NamedTuple):
@@ -262,7 +295,7 @@ class _Reading:
                     self._value(node.args["high"], column),
                 )
                 return _Test(
-                    (column.value >= low.scalar) & (column.value <= high.scalar),
+                    _tested(column, ">=", low.scalar) & _tested(column, "<=", high.scalar),
                     And(
                         parts=(
                             compared(column.name, ">=", low.stored),
@@ -286,17 +319,17 @@ class _Reading:
             kind, left, right = _MIRRORED.get(kind, kind), right, left
         column = self._column(left)
         value = self._value(right, column)
-        name, compare = _COMPARISONS[kind]
+        name = _COMPARISONS[kind]
         if name == "<>":
             predicate: Predicate = Not(part=compared(column.name, "=", value.stored))
         else:
             predicate = compared(column.name, name, value.stored)
-        return _Test(compare(column.value, value.scalar), predicate)
+        return _Test(_tested(column, name, value.scalar), predicate)
 
     def _membership(self, node: exp.In) -> _Test:
         column = self._column(node.this)
         values = [self._value(each, column) for each in node.expressions]
-        any_of = [column.value == value.scalar for value in values]
+        any_of = [_tested(column, "=", value.scalar) for value in values]
         stored = one_of(column.name, [value.stored for value in values], has_null=False)
         return _Test(reduce(operator.or_, any_of), stored)
 
@@ -326,6 +359,9 @@ class _Reading:
         if not isinstance(node, exp.Column):
             raise _refused(f"has {node.sql(dialect='spark')!r} where a column should be")
         path = [part.name for part in node.parts]
+        if path[0] not in self._schema.names:  # no two columns differ only in case
+            folded = path[0].lower()
+            path[0] = next((n for n in self._schema.names if n.lower() == folded), path[0])
         name = ".".join(path)
         if path[0] not in self._schema.names:
             known = ", ".join(self._schema.names)
@@ -347,8 +383,12 @@ def _value(node: _Node, column: _Column, zone: datetime.tzinfo | None) -> pa.Sca
     sign = ""
     if isinstance(node, exp.Neg):
         sign, node = "-", node.this
-    if isinstance(node, exp.Cast) and _is_text(node.this):
-        node = node.this  # DATE '2026-01-31': the column says what it is
+    kind = pa.float64() if pa.types.is_floating(column.type) else column.type
+    if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal):
+        if pa.types.is_floating(kind) and node.to.this in _FLOATS:
+            kind, node = _FLOATS[node.to.this], node.this
+        elif _is_text(node.this):
+            node = node.this  # DATE '2026-01-31': the column says what it is
     if isinstance(node, exp.Boolean) and pa.types.is_boolean(column.type):
         return pa.scalar(bool(node.this))
     if isinstance(node, exp.Null):
@@ -361,11 +401,11 @@ def _value(node: _Node, column: _Column, zone: datetime.tzinfo | None) -> pa.Sca
         if isinstance(node, exp.Interval):
             return _as_interval(node, sign)
         if node.is_number:
-            return _as_number(text, column.type)
-        return _as_text(text, column.type, zone)
+            return _as_number(text, kind)
+        return _as_text(text, kind, zone)
     except (pa.ArrowException, decimal.InvalidOperation, OverflowError, ValueError):
-        kind = type_name(column.type)
-        raise _refused(f"compares {column.name} ({kind}) with {text!r}, which is none") from None
+        named = f"{column.name} ({type_name(column.type)})"
+        raise _refused(f"compares {named} with {text!r}, which is none") from None
 
 
 def _as_number(text: str, kind: pa.DataType) -> pa.Scalar[Any]:
@@ -440,7 +480,7 @@ def _stored(node: _Node, scalar: pa.Scalar[Any], kind: pa.DataType) -> Value | N
     if types.is_integer(kind) and not _is_text(node):
         return _whole(scalar)
     if types.is_floating(kind) and not _is_text(node):
-        return _real(node, scalar)
+        return _real(scalar, kind)
     if types.is_boolean(kind):
         return scalar.as_py() if isinstance(node, exp.Boolean) else None
     if not _is_text(node):
@@ -459,12 +499,11 @@ def _whole(scalar: pa.Scalar[Any]) -> int | None:
     return number if isinstance(number, int) and abs(number) <= INTEGER_MAX else None
 
 
-def _real(node: _Node, scalar: pa.Scalar[Any]) -> float | None:
-    """Spark compares a FLOAT with 0.1 as doubles, Arrow as floats: so with a value of both."""
-    literal = node.this if isinstance(node, exp.Neg) else node
-    number = float(literal.this)
-    number = -number if isinstance(node, exp.Neg) else number
-    return number if number == scalar.as_py() else None
+def _real(scalar: pa.Scalar[Any], kind: pa.DataType) -> float | None:
+    """Spark compares a FLOAT with 0.1 as doubles, or as floats as it is set: so with a value of
+    both. No bound is a NaN."""
+    number: float = scalar.as_py()
+    return number if pa.scalar(number, kind).as_py() == number else None
 
 
 def _is_text(node: object) -> bool:
@@ -509,11 +548,12 @@ def _expression(predicate: Predicate, schema: pa.Schema) -> pc.Expression:
             return _field(column, schema).value.is_null()
         case Compare(column=column, operator=name, value=value) if name in _OPERATORS:
             field = _field(column, schema)
-            test: pc.Expression = _OPERATORS[name](field.value, _scalar(value, field))
-            return test
+            return _tested(field, name, _scalar(value, field))
         case In(column=column, values=values) if values:
             field = _field(column, schema)
-            return reduce(operator.or_, [field.value == _scalar(each, field) for each in values])
+            return reduce(
+                operator.or_, [_tested(field, "=", _scalar(each, field)) for each in values]
+            )
         case StartsWith(column=column, prefix=str(prefix)):
             field = _field(column, schema)
             if pa.types.is_string(field.type):
@@ -527,7 +567,6 @@ _CONSTANTS: dict[bool | None, pc.Expression] = {
     False: pc.scalar(False),
     None: pc.scalar(pa.scalar(None, pa.bool_())),  # type: ignore[arg-type]  # the stubs lack it
 }
-_OPERATORS = dict(_COMPARISONS.values())
 _ADVICE_ON_PREDICATES = (
     "Compare a column with a value of its type, a date as days and a timestamp as microseconds "
     "since 1970 UTC, by one of =, <, <=, >, >=. SQL text says more."
@@ -559,7 +598,7 @@ def _scalar(value: Value, column: _Column) -> pa.Scalar[Any]:
             case int() if types.is_timestamp(kind):
                 return pa.scalar(value, pa.int64()).cast(kind)
             case int() | float() if types.is_floating(kind) and value == value:
-                return pa.scalar(float(value), kind)
+                return pa.scalar(float(value), pa.float64())
             case str() if types.is_string(kind):
                 return pa.scalar(value)
             case bytes() if types.is_binary(kind):
