@@ -60,6 +60,22 @@ def test_a_table_remembers_its_options_for_batches_and_streams(spark, table, top
     assert ids(spark.read.parquet(f"{tmp_path}/rows")) == list(range(10))
 
 
+def test_a_view_keeps_the_plan_of_its_first_action_and_a_table_is_planned_again(
+    spark, client, cluster
+):
+    topic = client.create_topic(f"sql-{uuid.uuid4().hex}", "id bigint").name
+    options = f"OPTIONS (subscribe '{topic}', `raftlog.bootstrap.servers` '{cluster.servers}')"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW held USING raftlog {options}")
+    spark.sql(f"CREATE TABLE asked USING raftlog {options}")
+    found = []
+    for number in range(2):
+        client.append(topic, [{"id": number}])
+        found.append((ids(spark.table("held")), ids(spark.table("asked"))))
+    assert found == [([0], [0]), ([0], [0, 1])]
+    spark.sql("DROP TABLE asked")
+    spark.catalog.dropTempView("held")
+
+
 def test_an_insert_into_a_table_is_refused_wherever_its_rows_come_from(
     spark, table, options, client, topic
 ):
