@@ -130,8 +130,10 @@ class LogClient(TopicReads):
             RaftlogError: The first error of a producer, whose rows may be missing from the log. All
                 producers and the client are closed.
         """
-        error = close_with_client(self._open_producers())
-        self._connection.close()
+        try:
+            error = close_with_client(self._open_producers())
+        finally:
+            self._connection.close()
         if error is not None:
             raise error
 
