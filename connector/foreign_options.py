@@ -18,6 +18,8 @@ _IN_PLACE_OF = {
     "fetchoffset.retryintervalms": "'raftlog.request.timeout.ms' is the one deadline.",
     "maxrecordspertrigger": "It is 'maxOffsetsPerTrigger' here, as with Kafka.",
     "maxmessagespertrigger": "It is 'maxOffsetsPerTrigger' here, as with Kafka.",
+    "overwriteschema": "'mergeSchema' adds and widens columns, and `raftlog topic alter` renames "
+    "and drops them; for other types write a new topic.",
     "maxfilespertrigger": "'maxOffsetsPerTrigger' and 'maxBytesPerTrigger' bound a micro-batch.",
 }
 _OF_SECURITY = ("kafka.security.", "kafka.ssl.", "kafka.sasl.")

@@ -265,7 +265,7 @@ def _check_name(key: str, endpoints: frozenset[Endpoint]) -> None:
     nearest = f"Did you mean {known[near[0]]!r}?" if near else f"The known ones are: {names}."
     raise InvalidOption(
         option=key,
-        problem=f"is not known to {places(endpoints)}",
+        problem=f"is not known to {places(endpoints)} (Spark passes names in lower case)",
         advice=advice_for(key) or nearest,
     )
 

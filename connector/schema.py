@@ -12,6 +12,7 @@ import dataclasses
 import difflib
 import json
 import operator
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -116,7 +117,16 @@ def check_writable(given: StructType, topic: TopicInfo) -> None:
     try:
         advice = f"Set mergeSchema=true, which {merge_of(given, topic)}; or {_SELECT}"
     except SchemaMismatch:
-        advice = ""  # no merge helps
+        advice = f"S{_SELECT[1:]}"  # no merge helps
+        has = {name.lower() for name in given.names}
+        gone = [
+            f"--drop {shlex.quote(field.name)}"
+            for field in topic.schema.fields
+            if field.name.lower() not in has and not topic.schema.was_added(field)
+        ]
+        if gone:
+            command = f"raftlog topic alter {topic.name} {' '.join(gone)}"
+            advice += f" To remove what the DataFrame no longer has from the topic: {command}"
     raise SchemaMismatch(topic=topic.name, difference="\n".join(lines), advice=advice)
 
 

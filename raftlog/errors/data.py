@@ -73,8 +73,9 @@ class OffsetTrimmed(RaftlogError):
                 f"{self.topic!r}, {self.earliest})), and follow again."
             )
         return (
-            "Read from the earliest offset (`--start earliest`; Spark: startingOffsets); a Spark "
-            "query that has begun skips what is gone with failOnDataLoss=false."
+            f"Read from offset {self.earliest} on (Python: start; commands: --start earliest; "
+            "Spark: startingOffsets). In Spark, read a batch again; a stream that has begun skips "
+            "what is gone with failOnDataLoss=false."
         )
 
 

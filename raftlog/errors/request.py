@@ -286,6 +286,11 @@ class TopicNotFound(NotFound):
                 return f"There is nothing to remove. {look}"
             case "alter" | "admin":
                 return f"There is nothing to change. {look}"
+            case "":
+                return (
+                    f"{look} If the topic was deleted, take it out of what reads it, in Spark out "
+                    f"of subscribe. If it is new, create it first: {create}"
+                )
             case _:
                 return f"{look} If the topic is new, create it first: {create}"
 

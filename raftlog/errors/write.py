@@ -75,7 +75,8 @@ class EpochContentMismatch(WriteRefused):
         "Nothing was changed. If the checkpoint is an older copy, restore the newest; if the query "
         "was changed, start it again as it was, with its checkpoint. If its source gives other "
         "rows than before, only onReplayMismatch=keep lets the query continue: the first commit "
-        "stays, and the rows of this batch are discarded."
+        "stays, and the rows of this batch are discarded. A batch job that writes other rows gives "
+        "them the next txnVersion."
     )
 
 
@@ -236,13 +237,14 @@ class UnknownWriter(WriteRefused):
         return (
             f"This topic{of}{at} does not know writer {self.writer!r}, which is at epoch "
             f"{self.epoch}: the topic was recreated, or the writer removed, under a running "
-            "query, or the query wrote another topic or another cluster before."
+            "query, or the query wrote another topic or another cluster before, or with "
+            "another txnAppId."
         )
 
     remedy_text = (
-        "Check that raftlog.bootstrap.servers and topic name what the query wrote to. If they do, "
-        "or if it is to write another topic from now on, set createTopic=always to continue there "
-        "with the next batch, or start with a new checkpoint."
+        "Check that raftlog.bootstrap.servers, topic and txnAppId are those that it wrote with. If "
+        "they are, or if one of them is to change, set createTopic=always to continue with the "
+        "next batch, or start with a new checkpoint."
     )
 
 

@@ -533,7 +533,8 @@ class ControllerMachine:
         if len(name) > TEXT_CHARACTERS_MAX:
             return ""
         names = list(islice(sorted(self._topics), NAMES_COMPARED_MAX))
-        return ", ".join(difflib.get_close_matches(name, names))
+        same = [each for each in names if each.lower() == name.lower()]
+        return ", ".join(same[:3] or difflib.get_close_matches(name, names))
 
 
 def _first_version(schema: Schema) -> Schema:

@@ -265,6 +265,7 @@ def test_missing_topic_is_answered_with_the_nearest_names() -> None:
     wanted = ("TopicNotFound", {"topic": "flihgts", "nearest": "flights, flights_2013"})
     assert refusal(cluster.machine.topic("flihgts")) == wanted
     assert refusal(cluster.delete("flihgts")) == wanted
+    assert refusal(cluster.machine.topic("FLIGHTS"))[1]["nearest"] == "flights"
     assert refusal(cluster.machine.topic("z" * 9999))[1]["nearest"] == ""
 
 
