@@ -11,7 +11,9 @@ the topic's type only.
 from __future__ import annotations
 
 import json
+import operator
 import sys
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeGuard
 
@@ -127,8 +129,11 @@ def map_of(key: pa.Field[Any], item: pa.Field[Any]) -> pa.DataType:
 def of_pandas(*names: str) -> tuple[Any, ...]:
     """What pandas has under these names. While it is not loaded, or another thread is loading it,
     it may lack some; no value is of those then."""
-    pandas = sys.modules.get("pandas")
-    return tuple(getattr(pandas, name) for name in names if hasattr(pandas, name))
+    found = []
+    for name in names:
+        with suppress(AttributeError):
+            found.append(operator.attrgetter(name)(sys.modules.get("pandas")))
+    return tuple(found)
 
 
 def is_frame(value: object) -> bool:

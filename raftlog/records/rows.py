@@ -48,7 +48,7 @@ def batch_from_rows(
         raise SchemaMismatch(topic=topic, difference=lines)
     try:
         columns = [
-            _column([row.get(field.name) for row in given], json.loads(field.type), field.name)
+            _whole([row.get(field.name) for row in given], json.loads(field.type), field.name)
             for field in schema.fields
         ]
     except _Rejected as rejected:
@@ -69,7 +69,7 @@ def table_from_frame(frame: Any, schema: Schema, topic: str) -> pa.Table:
         try:
             if series.dtype == object and name in kinds:
                 values = series.where(series.notna(), None).tolist()
-                columns.append(_column(values, kinds[name], name))
+                columns.append(_whole(values, kinds[name], name))
             else:
                 columns.append(pa.array(series))
         except _Rejected as rejected:
@@ -86,6 +86,26 @@ class _Rejected(Exception):
 
 def _rejected(path: str, kind: JsonType, problem: object) -> _Rejected:
     return _Rejected(f"  differs: {path} {type_ddl(kind)}; {problem}")
+
+
+def _whole(values: Sequence[Any], kind: JsonType, path: str) -> pa.Array[Any]:
+    """A column of the topic. Raises `_Rejected`, which names the first row that is wrong."""
+    try:
+        return _column(values, kind, path)
+    except _Rejected:
+        start, end = 0, len(values)
+        while end - start > 1:  # each try looks at half of the rows that are left
+            middle = (start + end) // 2
+            try:
+                _column(values[start:middle], kind, path)
+                start = middle
+            except _Rejected:
+                end = middle
+        try:
+            _column(values[start:end], kind, path)
+        except _Rejected as rejected:
+            raise _Rejected(f"{rejected}, in row {start}, counted from 0") from rejected
+        raise
 
 
 def _column(values: Sequence[Any], kind: JsonType, path: str) -> pa.Array[Any]:
@@ -126,7 +146,7 @@ _VARIANT: dict[str, Any] = {
 
 def _lists(values: Sequence[Any], kind: dict[str, Any], path: str) -> pa.Array[Any]:
     offsets, members = _flat(values, _members)
-    column = _column(members, kind["elementType"], path)
+    column = _column(members, kind["elementType"], f"{path}.element")
     of = pa.list_(pa.field("element", column.type))
     array: Any = pa.ListArray  # the stubs lack `type`
     made: pa.Array[Any] = array.from_arrays(offsets, column, type=of)
@@ -135,8 +155,8 @@ def _lists(values: Sequence[Any], kind: dict[str, Any], path: str) -> pa.Array[A
 
 def _maps(values: Sequence[Any], kind: dict[str, Any], path: str) -> pa.Array[Any]:
     offsets, pairs = _flat(values, _pairs)
-    keys = _column([key for key, _ in pairs], kind["keyType"], path)
-    items = _column([item for _, item in pairs], kind["valueType"], path)
+    keys = _column([key for key, _ in pairs], kind["keyType"], f"{path}.key")
+    items = _column([item for _, item in pairs], kind["valueType"], f"{path}.value")
     of = map_of(pa.field("key", keys.type, nullable=False), pa.field("value", items.type))
     array: Any = pa.MapArray  # the stubs lack `type`
     made: pa.Array[Any] = array.from_arrays(offsets, keys, items, type=of)
@@ -175,7 +195,7 @@ def _members(value: Any) -> Any:
     """Those of a list, a tuple, or an array of NumPy's, pandas' or Arrow's."""
     if isinstance(value, pa.Array | pa.ChunkedArray):
         return value.to_pylist()
-    arrays = (list, tuple, *of_pandas("Series", "Index"))
+    arrays = (list, tuple, *of_pandas("Series", "Index", "api.extensions.ExtensionArray"))
     if isinstance(value, arrays) or (isinstance(value, np.ndarray) and value.ndim):
         return value
     raise TypeError(f"given {type(value).__name__}")
@@ -221,14 +241,15 @@ class _Taken(NamedTuple):
 
 def _plain(values: Sequence[Any], kind: str) -> pa.Array[Any]:
     taken = _taken(kind)
-    types = set(map(type, values)) - {type(None)}
-    others = sorted(
-        each.__name__
-        for each in types
+    others = {
+        each
+        for each in set(map(type, values)) - {type(None)}
         if not issubclass(each, taken.types) or issubclass(each, taken.but)
-    )
+    }
     if others:
-        raise TypeError(f"given {', '.join(others)}")
+        raise TypeError(_other(next(value for value in values if type(value) in others), kind))
+    if taken is _DECIMAL:
+        values = [int(each) if isinstance(each, np.integer) else each for each in values]
     of = arrow_type(type_text(kind))
     if taken.number is not None:
         numbers = [None if value is None else taken.number(value) for value in values]
@@ -242,6 +263,14 @@ def _plain(values: Sequence[Any], kind: str) -> pa.Array[Any]:
                 raise ValueError(f"{shortened(given)} would become {shortened(found)}")
     built: pa.Array[Any] = column
     return built
+
+
+def _other(value: Any, kind: str) -> str:
+    """What is wrong with a value of a type that the column does not take."""
+    text = f"given {type(value).__name__} {shortened(value)}"
+    if isinstance(value, Real) and value != value:
+        return f"{text}, no null: append the DataFrame itself, or use its convert_dtypes()"
+    return text
 
 
 def _is_stored(given: Any, found: Any, kind: str) -> bool:

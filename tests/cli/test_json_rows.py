@@ -144,6 +144,7 @@ def test_a_binary_value_is_its_text_or_base64(given: str, base64: bool, found: b
 @pytest.mark.parametrize(
     ("line", "parts"),
     [
+        ('{"id": 1, "part": {"at": 1704067200000}}', ("column 'part.at' (TIMESTAMP)", "ISO text")),
         ('{"id": 1, "part": {"day": "soon"}}', ("column 'part.day' (DATE): given \"soon\"",)),
         ('{"id": 1, "part": {"raw": "base64:a"}}', ("column 'part.raw' (BINARY)", '"base64:a"')),
         ('{"id": 1, "part": {"dya": 1}}', ("the topic has no column 'part.dya'",)),

@@ -57,10 +57,10 @@ def test_rows_become_a_batch_and_a_missing_key_is_null():
         ({"id": True}, "id BIGINT; given bool"),
         ({"id": 1, "name": 5}, "name STRING"),
         ({"id": 1, "day": datetime.datetime(2013, 1, 1, 5)}, "day DATE; given datetime"),
-        ({"id": 1, "many": [{"x": 2.5}]}, "many.x INT; given float"),
+        ({"id": 1, "many": [{"x": 2.5}]}, "many.element.x INT; given float 2.5"),
         ({"id": 1, "at": {"x": 1, "y": 2}}, "extra:   at.y"),
-        ({"id": 1, "many": [{"x": 1}, {"z": 2}]}, "extra:   many.z"),
-        ({"id": 1, "by": {"k": {"z": 2}}}, "extra:   by.z"),
+        ({"id": 1, "many": [{"x": 1}, {"z": 2}]}, "extra:   many.element.z"),
+        ({"id": 1, "by": {"k": {"z": 2}}}, "extra:   by.value.z"),
     ],
     ids=str,
 )
@@ -80,7 +80,7 @@ def test_numbers_are_no_times_and_no_intervals():
     for wrong, line in (
         ({"t": 1.5}, r"t TIME\(6\); given float"),
         ({"t": 1}, r"t TIME\(6\); given int"),
-        ({"d": [1.5]}, "d INTERVAL DAY; given float"),
+        ({"d": [1.5]}, "d.element INTERVAL DAY; given float 1.5, in row 1, counted from 0"),
     ):
         with pytest.raises(SchemaMismatch, match=line):
             batch_from_rows([row, wrong], schema, "t")
@@ -347,3 +347,23 @@ def test_maps_are_taken_as_mappings_or_as_pairs() -> None:
 
 def test_an_error_shows_the_beginning_of_a_long_value() -> None:
     assert len(rejection("DECIMAL(5,2)", Decimal("1." + "1" * 10_000))) < 200
+
+
+def test_the_first_row_that_is_wrong_is_named_with_its_value_and_the_way_out_of_a_nan():
+    schema = schema_of("a bigint, s string")
+    frame = pd.DataFrame({"a": range(500), "s": ["x"] * 317 + [np.nan] * 183})
+    with pytest.raises(SchemaMismatch) as caught:
+        batch_from_rows(frame.to_dict("records"), schema, "t")
+    assert caught.value.difference == (
+        "  differs: s STRING; given float nan, no null: append the DataFrame itself, or use its "
+        "convert_dtypes(), in row 317, counted from 0"
+    )
+    rows = frame.convert_dtypes().to_dict("records")
+    assert batch_from_rows(rows, schema, "t")["s"].null_count == 183
+
+
+def test_numbers_of_numpy_and_arrays_of_pandas_are_stored_as_pythons():
+    assert stored("DECIMAL(10,2)", np.int64(4), np.uint8(5)) == [Decimal(4), Decimal(5)]
+    assert stored("ARRAY<BIGINT>", pd.array([1, None], dtype="Int64")) == [[1, None]]
+    assert stored("ARRAY<STRING>", pd.array(["x", None], dtype="string")) == [["x", None]]
+    assert rejection("MAP<BIGINT, STRING>", {"k": "v"}).startswith("  differs: a.key BIGINT; given")
