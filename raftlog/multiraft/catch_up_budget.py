@@ -21,6 +21,10 @@ about as long as an append takes, and timers of a busy loop are not much more ex
 _WAIT_US_MIN = 1_000
 """Small reads wait for some more bytes than they lack, as each wait is work for the loop."""
 
+_READ_BYTES_MIN = 4096
+"""What a read counts at least, also one of what is in memory: it costs a thread and the loop more
+than its bytes. So reads that wait for a thread have a bound as well."""
+
 _SECOND_US = 1_000_000
 
 
@@ -86,9 +90,10 @@ class CatchUpBudget:
 
     def began(self, peer: NodeId, byte_count: int) -> None:
         """A read of so many bytes has begun."""
-        self._reading_bytes[peer] += byte_count
-        self._allowance -= byte_count
+        counted = max(byte_count, _READ_BYTES_MIN)
+        self._reading_bytes[peer] += counted
+        self._allowance -= counted
 
     def ended(self, peer: NodeId, byte_count: int) -> None:
         """It is over."""
-        self._reading_bytes[peer] -= byte_count
+        self._reading_bytes[peer] -= max(byte_count, _READ_BYTES_MIN)

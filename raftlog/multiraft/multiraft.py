@@ -344,6 +344,7 @@ class MultiRaft:
                 break
         self._catch_up.go_on()
         self.images.go_on()
+        self.repairs.go_on()
         self._observing.answers.go_on()
         self._journal.write()
         self.campaigns.start()
@@ -541,6 +542,7 @@ class MultiRaft:
     def _read_on(self) -> None:
         """There is room for more reads. Entries and images take turns in being first."""
         self._observing.answers.go_on()
+        self.repairs.go_on()
         self._images_read_first = not self._images_read_first
         reads = (self.images.go_on, self._catch_up.go_on)
         for go_on in reads if self._images_read_first else reversed(reads):
@@ -571,6 +573,7 @@ class MultiRaft:
         elif (local := self.replicas.get(message.group)) is not None:
             if isinstance(message, CopyRequest):
                 self.replicas.check_may_take(local, peer, type(message))
+                self._schedule_turn()
             if isinstance(message, ImageMessage):
                 self.images.receive(local, message)
             elif isinstance(message, EntryMessage):

@@ -194,6 +194,10 @@ class Repairs:
                     item.due = None
                     self._heal(local, key, item)
 
+    def go_on(self) -> None:
+        """Answer what peers have asked for, as far as there is room now."""
+        self._segments.go_on()
+
     def receive(self, local: LocalReplica, message: EntryMessage) -> None:
         """A peer's message about a damaged entry of a group that is here."""
         if isinstance(message, EntryRequest):

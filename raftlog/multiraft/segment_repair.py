@@ -89,6 +89,8 @@ class SegmentRepairs:
         self._released = released
         self._waiting: OrderedDict[tuple[LocalReplica, LogIndex], None] = OrderedDict()
         self._running: _Mend | None = None
+        self._asked: dict[NodeId, tuple[LocalReplica, EntryRequest]] = {}
+        """By peer, its latest request. An honest peer asks for one entry at a time."""
         self._stopped = False
 
     def stop(self) -> None:
@@ -99,6 +101,8 @@ class SegmentRepairs:
         """The replica is gone from here, or has another log now."""
         for key in [key for key in self._waiting if key[0] is local]:
             del self._waiting[key]
+        for peer in [peer for peer, asked in self._asked.items() if asked[0] is local]:
+            del self._asked[peer]
         if self._running is not None and self._running.local is local:
             self._running.ended = True
             self._running = None
@@ -261,19 +265,26 @@ class SegmentRepairs:
     # ------------------------------------------------------------ for others
 
     def asked(self, local: LocalReplica, request: EntryRequest) -> None:
-        """A peer's copy of an entry is damaged: answer with this one, or that it is not here."""
+        """A peer's copy of an entry is damaged: answer in the next turn, with this one or that it
+        is not here. Of many requests only the last is answered."""
+        self._asked[request.sender] = local, request
+
+    def go_on(self) -> None:
+        """Answer the peers for which there is room now."""
+        for peer, (local, request) in list(self._asked.items()):
+            if not self._stopped and self._budget.has_room(peer):
+                del self._asked[peer]
+                self._answer(local, request)
+
+    def _answer(self, local: LocalReplica, request: EntryRequest) -> None:
         log, index = local.replica.log, request.index
         dropped = index <= log.base_index
         is_here = not dropped and index <= log.durable_index and not local.installing
         if not is_here or log.term_at(index) != request.term:
             self._effects.send(request.sender, [_reply(request, None, dropped=dropped)])
             return
-        if not self._budget.has_room(request.sender):
-            return  # it asks again
-        read = log.plan_read(index, index)
-        if not read.from_disk:
-            self._effects.send(request.sender, [_reply(request, read)])
-            return
+        answer = _Answer(request, log.plan_read(index, index))
+        read = answer.read
         number = local.begin_read()
         self._budget.began(request.sender, read.byte_count)
 
@@ -282,10 +293,25 @@ class SegmentRepairs:
             self._budget.ended(request.sender, read.byte_count)
             if not self._stopped:
                 still = read.incarnation == local.replica.log.incarnation
-                self._effects.send(request.sender, [_reply(request, read if still else None)])
+                reply = answer.reply if still else _reply(request, None)
+                self._effects.send(request.sender, [reply])
             self._released(local)
 
-        self._effects.run_read(read, ran)
+        self._effects.run_read(answer, ran)
+
+
+class _Answer:
+    """Reads an entry, also one that is in memory: its checksum takes time."""
+
+    def __init__(self, request: EntryRequest, read: LogRead) -> None:
+        self.read = read
+        self._request = request
+        self.reply = _reply(request, None)
+
+    def run(self) -> None:
+        if self.read.from_disk:
+            self.read.run()
+        self.reply = _reply(self._request, self.read)
 
 
 def _go_on(mend: _Mend) -> None:

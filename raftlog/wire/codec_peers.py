@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from google.protobuf.message import Message
 
@@ -11,6 +11,7 @@ from raftlog.core.messages import (
     PULL_ROWS_MAX,
     AppendReply,
     AppendRequest,
+    CopyRequest,
     EntryReply,
     EntryRequest,
     GroupDeleted,
@@ -48,6 +49,9 @@ it into its frame."""
 FRAME_MESSAGES_MAX = 16384
 """No outbox puts more into a frame: it closes one that counts 1 MiB, and a message counts 64 bytes
 or more (`raftlog.transport.outbox`)."""
+_FRAME_REQUESTS_MAX = 1024
+"""Those for copies of what the receiver stores. A node asks another one for a few chunks of a few
+images, and for one entry, and again after seconds."""
 _FRAME_ITEMS_MAX = 262_144
 """Entries and rows in a frame's messages: four times what a setting allows in one, and one for each
 4 bytes that an outbox puts into a frame."""
@@ -110,7 +114,7 @@ def _decode_frame(
         traced: list[TracedEntry] = []
         # Slicing `data` makes each entry's bytes at once; a view of it would cost an object more.
         position = len(data) - len(body)
-        items = 0
+        items = requests = 0
         for name, part in _parts(header):
             if name == "traced":
                 if len(traced) < TRACED_MAX:
@@ -119,6 +123,10 @@ def _decode_frame(
             message: Any = _PARSERS[name](part)
             if way is not None and (message.sender, message.to) != way:
                 raise Unreadable("a message of or to another node")
+            if name in _COPY_REQUESTS:
+                requests += 1
+                if requests > _FRAME_REQUESTS_MAX:
+                    raise Unreadable(f"more than {_FRAME_REQUESTS_MAX} requests for copies")
             if name in _LISTS:
                 count = len(getattr(message, _LISTS[name]))
                 items += count
@@ -515,6 +523,7 @@ _LISTS = {
     "pull_request": "rows",
 }
 """The lists in messages, of which one is as long as the others of the same message."""
+_COPY_REQUESTS = frozenset(_NAMES[kind][0] for kind in get_args(CopyRequest))
 _LONG = {
     "append_request": _ENTRIES_BYTES_MAX,
     "pulled_entries": _ENTRIES_BYTES_MAX,

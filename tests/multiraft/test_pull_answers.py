@@ -40,6 +40,7 @@ from raftlog.machines.commands import AddNode, RegisterNode
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.multiraft.effects import PeerMessagesRefused
 from tests.multiraft.leading import first_entries
+from tests.multiraft.resting import RESTING
 from tests.multiraft.test_placed_replicas import GROUP, ONE, TWO, Node
 
 OBSERVER = NodeId(9)
@@ -156,6 +157,28 @@ def test_of_the_requests_of_one_frame_only_the_last_is_answered(tmp_path: Path) 
     assert [each.number for each in parent.sent if isinstance(each, PullDone)] == [8]
 
 
+def test_requests_for_entries_are_answered_in_turns_within_the_budget(tmp_path: Path) -> None:
+    """Each took a checksum of all of an entry on the loop, also while the peer read no answer."""
+    parent = Parent(tmp_path)
+    parent.create(ONE, TWO)
+    log = parent.multiraft.replicas.of_controller.raft.log
+    index, term = log.last_index, log.last_term
+    its: dict[str, Any] = {"group": CONTROLLER_GROUP, "sender": OBSERVER, "to": ONE, "term": term}
+    last = EntryRequest(**its, index=index)
+    for _ in range(300):
+        requests = [EntryRequest(**its, index=LogIndex(each)) for each in range(1, index)]
+        parent.multiraft.receive(OBSERVER, [*requests, last])
+        parent.run_pending()
+    most = RESTING.catch_up.peer_bytes_max // 4096
+    assert (parent.sent, len(parent.reads)) == ([], most), "also what is in memory is read"
+    while parent.reads:
+        parent.end_read()
+    replies = [each for each in parent.sent if isinstance(each, EntryReply)]
+    assert {(each.index, each.held) for each in replies} == {(index, True)}
+    assert len(replies) == most + 1, "the latest request has waited for its turn"
+    assert parent.multiraft.catch_up_budget.used == 0
+
+
 STRANGER = OBSERVER
 """The same id, where it is no observer's."""
 
@@ -179,6 +202,8 @@ class Holder(Parent):
         entry = EntryRequest(**its, index=index, term=term)
         self.multiraft.receive(STRANGER, [entry, ImageRequest(**its), chunk])
         self.run_pending()
+        while self.reads:
+            self.end_read()
 
 
 def holding(folder: Path) -> Holder:
@@ -201,7 +226,7 @@ def test_a_node_that_holds_no_part_of_a_group_gets_none_of_its_entries_and_files
     assert isinstance(holder.sent[-1], PullDone), "the observer goes on with the other groups"
     holder.sent.clear()
     holder.ask_for_files()
-    assert (holder.sent, holder.reads) == ([], [])
+    assert holder.sent == []
     assert holder.refused == 4
     told = [str(each.latest) for each in holder.events if isinstance(each, PeerMessagesRefused)]
     assert "neither a member of the group nor an observer" in told[0]

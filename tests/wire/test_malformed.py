@@ -110,6 +110,13 @@ def test_a_frame_with_more_than_an_outbox_puts_into_one_is_malformed_before_it_i
         decode_peer_messages(join(more + b"what no parser reads"))
 
 
+def test_a_frame_asks_for_a_bounded_number_of_copies():
+    message = pb.PeerMessage(entry_request=pb.EntryRequest())
+    assert len(decode_peer_messages(_flood(message, 1024))) == 1024
+    with pytest.raises(MalformedRequest, match="more than 1024 requests for copies"):
+        decode_peer_messages(_flood(message, 1025))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("message", "items"),
