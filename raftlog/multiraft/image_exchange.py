@@ -119,6 +119,7 @@ class ImageExchange:
         """One tick of the clock has passed."""
         self.pins.tick(disk_full=self._disk.told.full is not None)
         self.past.tick()
+        self._sender.tick()
         self._fetches.tick()
         for local in list(self._waiting):
             self._install(local)
@@ -161,13 +162,10 @@ class ImageExchange:
         match message:
             case ImageOffer():
                 self._offered(local, message)
-            case ImageRequest():
-                self._sender.asked_for_manifest(local, message)
+            case ImageRequest() | ImageChunkRequest():
+                self._sender.asked(local, message)
             case ImageManifest():
                 self._fetches.manifest_came(message)
-            case ImageChunkRequest():
-                self._sender.asked_for_chunk(local, message)
-                self._sender.go_on()
             case ImageChunk():
                 self._fetches.chunk_came(message)
 

@@ -8,7 +8,7 @@ common.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from raftlog.core.types import GroupId, LogIndex, NodeId
 from raftlog.image.manifest import Image, SnapshotInfo
@@ -22,6 +22,10 @@ setting: each is as large as the machine's state."""
 class _Pin:
     image: Image
     idle_ticks: int = 0
+    names: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.names = self.image.names()
 
 
 class ImagePins:
@@ -44,7 +48,7 @@ class ImagePins:
         if pin is None:
             return frozenset()
         pin.idle_ticks = 0
-        return pin.image.names()
+        return pin.names
 
     def copied(self, group: GroupId, snapshot: SnapshotInfo) -> bool:
         """A client copies the snapshot, from now on or still. False: `COPIED_MAX` others are."""
@@ -84,7 +88,7 @@ class ImagePins:
         """The files of the group that must stay."""
         pins = self._pins.get(group, {}).values()
         copied = {each.name for each in self._copied.get(group, {})}
-        return frozenset(copied).union(*(pin.image.names() for pin in pins))
+        return frozenset(copied).union(*(pin.names for pin in pins))
 
     def index(self, group: GroupId) -> LogIndex | None:
         """The group's log must stay after this entry; None: nothing of it is pinned."""

@@ -36,13 +36,17 @@ CHUNK_BYTES_MAX = 1024 * 1024
 waits for one chunk on the wire."""
 
 _ASKED_MAX = 256
-"""Chunks that one peer has asked for and not got; further requests are dropped. A peer fetches a
-few images at a time, each with a few chunks ahead."""
+"""Chunks and manifests that one peer has asked for and not got; further requests are dropped. A
+peer fetches a few images at a time, each with a few chunks ahead."""
+
+_CHECK_TICKS = 200
+"""A peer has a file checked at most once in this time: that reads all of it. No setting: the peer
+asks again."""
 
 
 class _Asked(NamedTuple):
     local: LocalReplica
-    request: ImageChunkRequest
+    request: ImageRequest | ImageChunkRequest
 
 
 class ImageSender:
@@ -68,11 +72,17 @@ class ImageSender:
         self._asked: dict[NodeId, OrderedDict[tuple[GroupId, str, int], _Asked]] = {}
         self._is_checking = False
         """One file at a time: it may be large, and the peer may ask again."""
+        self._checked: dict[NodeId, int] = {}
+        """For how many ticks no more files are checked for a peer."""
         self._stopped = False
 
     def stop(self) -> None:
         """Begin no read from now on, and send nothing."""
         self._stopped = True
+
+    def tick(self) -> None:
+        """One tick of the clock has passed."""
+        self._checked = {peer: ticks - 1 for peer, ticks in self._checked.items() if ticks > 1}
 
     def forget(self, local: LocalReplica) -> None:
         """The group is gone from here, or stands at another image."""
@@ -110,34 +120,21 @@ class ImageSender:
         index = local.image.manifest.index
         return [ImageOffer(group=local.group, sender=local.raft.node, to=peer, index=index)]
 
-    def asked_for_manifest(self, local: LocalReplica, request: ImageRequest) -> None:
-        """Answer with the manifest, and pin what it names. A file that was of no use to the peer is
-        looked at."""
-        if request.refused:
-            self._check(local, request.refused)
-        if not _has_image(local):
-            return
-        image = local.image.manifest
-        self._pins.pin(local.group, request.sender, image)
-        read = FileRead(self._fs, f"{local.image.folder}/{image.snapshots[-1].name}", 0, 0)
+    def asked(self, local: LocalReplica, request: ImageRequest | ImageChunkRequest) -> None:
+        """Answer as soon as there is room for it; once, if it was asked for again meanwhile."""
+        name, position = "", 0
+        if isinstance(request, ImageChunkRequest):
+            name, position = request.name, request.position
+        waiting = self._asked.setdefault(request.sender, OrderedDict())
+        if len(waiting) < _ASKED_MAX:
+            waiting[(request.group, name, position)] = _Asked(local, request)
 
-        def answer() -> None:
-            if read.data is not None:
-                manifest = ImageManifest(
-                    group=request.group,
-                    sender=request.to,
-                    to=request.sender,
-                    text=encode_image(image),
-                    snapshot_bytes=read.file_bytes,
-                )
-                self._effects.send(request.sender, [manifest])
-
-        self._read(local, request.sender, read, 0, answer)
-
-    def _check(self, local: LocalReplica, name: str) -> None:
+    def _check(self, local: LocalReplica, peer: NodeId, name: str) -> None:
         """What came damaged to a peer may be damaged here, unread so far."""
+        if self._is_checking or peer in self._checked:
+            return
         info = next((each for each in local.image.manifest.files() if each.name == name), None)
-        if info is None or name in local.damaged_files or self._is_checking:
+        if info is None or name in local.damaged_files:
             return
         check = FileCheck(self._fs, local.image.folder, local.group, info)
         self._is_checking = True
@@ -145,22 +142,13 @@ class ImageSender:
 
         def ran() -> None:
             self._is_checking = False
+            self._checked[peer] = _CHECK_TICKS
             local.end_read(number)
             if check.damage is not None and not self._stopped:
                 self._damaged(local, check.damage)
             self._ended(local)
 
         self._effects.run_read(check, ran)
-
-    def asked_for_chunk(self, local: LocalReplica, request: ImageChunkRequest) -> None:
-        """Answer with the chunk as soon as there is room for it."""
-        pinned = self._pins.used(local.group, request.sender)
-        if request.name not in pinned - local.damaged_files:
-            self._effects.send(request.sender, [_chunk(request, None, 0)])
-            return
-        waiting = self._asked.setdefault(request.sender, OrderedDict())
-        if len(waiting) < _ASKED_MAX:
-            waiting[(request.group, request.name, request.position)] = _Asked(local, request)
 
     def go_on(self) -> None:
         """Begin the reads for which there is room now."""
@@ -178,7 +166,14 @@ class ImageSender:
             first = next(iter(self._asked))
             self._asked[first] = self._asked.pop(first)
 
-    def _give(self, local: LocalReplica, request: ImageChunkRequest) -> None:
+    def _give(self, local: LocalReplica, request: ImageRequest | ImageChunkRequest) -> None:
+        if isinstance(request, ImageRequest):
+            self._give_manifest(local, request)
+            return
+        pinned = self._pins.used(local.group, request.sender)
+        if request.name not in pinned or request.name in local.damaged_files:
+            self._effects.send(request.sender, [_chunk(request, None, 0)])
+            return
         length = min(request.length, CHUNK_BYTES_MAX)
         path = f"{local.image.folder}/{request.name}"
         read = FileRead(self._fs, path, request.position, length)
@@ -187,6 +182,31 @@ class ImageSender:
             self._effects.send(request.sender, [_chunk(request, read.data, read.crc)])
 
         self._read(local, request.sender, read, length, answer)
+
+    def _give_manifest(self, local: LocalReplica, request: ImageRequest) -> None:
+        """Answer with the manifest, and pin what it names. A file that was of no use to the peer is
+        looked at."""
+        if request.refused:
+            self._check(local, request.sender, request.refused)
+        if not _has_image(local):
+            return
+        image = local.image.manifest
+        text = encode_image(image)
+        self._pins.pin(local.group, request.sender, image)
+        read = FileRead(self._fs, f"{local.image.folder}/{image.snapshots[-1].name}", 0, 0)
+
+        def answer() -> None:
+            if read.data is not None:
+                manifest = ImageManifest(
+                    group=request.group,
+                    sender=request.to,
+                    to=request.sender,
+                    text=text,
+                    snapshot_bytes=read.file_bytes,
+                )
+                self._effects.send(request.sender, [manifest])
+
+        self._read(local, request.sender, read, len(text), answer)
 
     def _read(
         self,

@@ -75,10 +75,8 @@ def offer(multiraft: MultiRaft, driver: Driver, wire: Wire) -> None:
         asked, driver.sent = driver.sent, []
         for message in asked:
             match message:
-                case ImageRequest():
-                    wire.source.asked_for_manifest(wire.sender.topics[GROUP], message)
-                case ImageChunkRequest():
-                    wire.source.asked_for_chunk(wire.sender.topics[GROUP], message)
+                case ImageRequest() | ImageChunkRequest():
+                    wire.source.asked(wire.sender.topics[GROUP], message)
                     wire.source.go_on()
         wire.driver.run()
         answers = [replace(each, sender=SOURCE, to=HERE) for each in wire.driver.wire]

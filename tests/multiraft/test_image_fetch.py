@@ -128,11 +128,10 @@ class Wire:
             message = sift(self.driver.wire.popleft())
             local = self.sender.topics[GROUP]
             match message:
-                case ImageRequest():
-                    self.source.asked_for_manifest(local, message)
-                case ImageChunkRequest():
-                    self.asked.append(message)
-                    self.source.asked_for_chunk(local, message)
+                case ImageRequest() | ImageChunkRequest():
+                    if isinstance(message, ImageChunkRequest):
+                        self.asked.append(message)
+                    self.source.asked(local, message)
                     self.source.go_on()
                 case ImageManifest():
                     self.fetches.manifest_came(message)
@@ -401,7 +400,7 @@ def test_a_chunk_behind_the_end_of_a_file_is_empty_wherever_it_is() -> None:
         request = ImageChunkRequest(
             group=GROUP, sender=HERE, to=SOURCE, name=name, position=position, length=10
         )
-        wire.source.asked_for_chunk(local, request)
+        wire.source.asked(local, request)
         wire.source.go_on()
         wire.driver.run()
         (answer,) = wire.driver.wire
@@ -420,11 +419,50 @@ def test_no_name_from_the_wire_is_opened_that_the_manifest_does_not_have() -> No
         request = ImageChunkRequest(
             group=GROUP, sender=HERE, to=SOURCE, name=name, position=0, length=50
         )
-        wire.source.asked_for_chunk(wire.sender.topics[GROUP], request)
+        wire.source.asked(wire.sender.topics[GROUP], request)
+        wire.source.go_on()
         (answer,) = wire.driver.wire
         assert isinstance(answer, ImageChunk)
         assert (answer.gone, answer.data) == (True, b"")
         wire.driver.wire.clear()
+
+
+def test_requests_for_manifests_are_answered_in_turns_within_the_budget() -> None:
+    """Each took a read, and the reads had no bound."""
+    wire = Wire()
+    local = wire.sender.topics[GROUP]
+    name = local.image.manifest.history[0].name
+    for refused in ("", name):
+        for _ in range(300):
+            for _ in range(3):
+                wire.source.asked(
+                    local, ImageRequest(group=GROUP, sender=HERE, to=SOURCE, refused=refused)
+                )
+            wire.source.go_on()
+        reads = RESTING.catch_up.peer_bytes_max // 4096
+        assert len(wire.driver.asked) == reads + bool(refused), "and one check of the file"
+        wire.driver.run()
+        wire.source.go_on()
+        wire.driver.run()
+        assert len(wire.driver.wire) == reads + 1, "the latest request has waited for its turn"
+        wire.driver.wire.clear()
+
+
+def test_a_peer_has_one_file_checked_at_a_time() -> None:
+    wire = Wire()
+    local = wire.sender.topics[GROUP]
+    request = ImageRequest(
+        group=GROUP, sender=HERE, to=SOURCE, refused=local.image.manifest.history[0].name
+    )
+    begun = []
+    for ticks in (0, 0, 100, 100):
+        for _ in range(ticks):
+            wire.source.tick()
+        wire.source.asked(local, request)
+        wire.source.go_on()
+        begun.append(len(wire.driver.asked))
+        wire.driver.run()
+    assert begun == [2, 1, 1, 2], "each has the read of the manifest"
 
 
 def test_a_replica_needs_an_image_only_if_its_log_cannot_bring_it_there() -> None:
