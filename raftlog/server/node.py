@@ -372,7 +372,8 @@ class Node:
         self.traces.told(entries)
 
     def _replica(self, group: GroupId) -> LocalReplica | None:
-        return self.multiraft.replicas.of_group(group)
+        found: LocalReplica | None = self.multiraft.replicas.get(group)
+        return found  # None also where it is quarantined: an error would end the node
 
     def _link_opened(self, peer: NodeId) -> None:
         self._rejected_by.pop(peer, None)
@@ -456,7 +457,7 @@ class Node:
         error.address = self.addresses.get(NodeId(error.leader), "")
         if not error.what:
             replicas, group = self.multiraft.replicas, GroupId(error.group)
-            local = replicas.of_group(group)
+            local = replicas.get(group)
             info = local.info if local is not None else replicas.controller.info_of(group)
             error.what = words_for(info)
         return error

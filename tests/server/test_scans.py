@@ -94,11 +94,11 @@ async def led(node: Node, group: GroupId) -> None:
         await asyncio.sleep(0)
 
 
-async def served(disk: MemoryFileSystem, work: Work) -> None:
+async def served(disk: MemoryFileSystem, work: Work, settings: Settings | None = None) -> None:
     """Do the work at a node over the disk."""
     failed: list[BaseException] = []
     node = Node(
-        settings=Settings(),
+        settings=settings or Settings(),
         folder=opened_folder(disk, ONE, [ONE]),
         compactor=Compactor(Path("unused"), 1),
         addresses={ONE: "127.0.0.1:1"},

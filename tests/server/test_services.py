@@ -6,8 +6,10 @@ import asyncio
 
 import pytest
 
-from raftlog.core.types import CONTROLLER_GROUP, LogIndex, Offset
-from raftlog.errors import NotYet, OffsetTrimmed
+from raftlog.config import Settings
+from raftlog.config_tracing import TracingSettings
+from raftlog.core.types import CONTROLLER_GROUP, LogIndex, Offset, Term
+from raftlog.errors import CorruptFile, NotYet, OffsetTrimmed
 from raftlog.machines.commands import RegisterNode, Trim
 from raftlog.machines.kv_commands import ANY_VERSION
 from raftlog.machines.outcomes import NodeRegistered
@@ -17,6 +19,7 @@ from raftlog.server import registration
 from raftlog.server.node import Node
 from raftlog.server.services import Services, _check_not_trimmed
 from raftlog.wire import calls, kv_calls
+from raftlog.wire.traced import TracedEntry
 from tests.machines.scenes import Scene
 from tests.server.test_scans import LOGGED, RECORDS, TOPIC, disk, empty_disk, led, served
 from tests.storage.memory import MemoryFileSystem
@@ -33,6 +36,21 @@ def test_a_read_below_the_log_start_names_the_range_that_exists() -> None:
         _check_not_trimmed(scene.machine, 3)
     error = caught.value
     assert (error.topic, error.requested, error.earliest, error.end) == ("flights", 3, 4, 10)
+
+
+def test_a_traced_entry_of_a_quarantined_group_ends_nothing(disk: MemoryFileSystem) -> None:
+    """A peer may name any group."""
+    tracing = TracingSettings(endpoint="http://127.0.0.1:1")
+
+    async def work(node: Node, _: Services) -> None:
+        await led(node, TOPIC.group)
+        replicas = node.multiraft.replicas
+        damage = CorruptFile(file="a log", position=0, problem="a bit was flipped")
+        replicas.quarantine(replicas[TOPIC.group], damage)
+        node.traced([TracedEntry(TOPIC.group, LogIndex(1), Term(1), "no span")])
+        node.traces.look()
+
+    asyncio.run(served(disk, work, Settings(tracing=tracing)))
 
 
 def rebuild(node: Node, local: LocalReplica) -> None:
