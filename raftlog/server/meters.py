@@ -2,7 +2,8 @@
 
 A caller that uses more than it may waits: its calls begin, and its streams go on, as fast as its
 rates allow. Only one that would have to wait for longer than `auth.quota_wait_max_s` is refused,
-and may try again. Each node counts by itself. Nodes and `auth.admins` are not held to any quota.
+and may try again. Each node counts by itself. Nodes and `auth.admins` are not held to any quota,
+but a node has few calls open at a time.
 
 Quotas are keys of the key-value store (`raftlog.auth.quota_keys`), which a node reads again and
 again. While it cannot, it goes on with those that it knows.
@@ -43,6 +44,10 @@ _CALLS_SHARE = 4
 """The calls of one caller take at most this part of `server.requests_max`, so that they leave room
 for others': also those that wait, for the rate or for the caller's share of the loop."""
 
+_NODE_CALLS_MAX = 64
+"""Calls of another node that may be in progress at a time. No setting: a node reports 16 changes of
+placement at once (`raftlog.server.node`), and reads grants, quotas and positions page by page."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -64,15 +69,20 @@ class Meters:
         self._log_limit = LogLimit("caller held to its quota")
 
     def of(self, who: Caller | None) -> Meter | None:
-        """What the caller uses; None if no quota limits it."""
-        if not self._quotas or who is None or who.is_node:
+        """What the caller uses; None if nothing limits it."""
+        if who is None or not (self._quotas or who.is_node):
             return None
-        limits = self._quotas.of(who) if self._admins.isdisjoint(who.names) else {}
-        if not limits:
+        limits: dict[Limit, int] = {}
+        calls_max = self.calls_max
+        if who.is_node:
+            calls_max = min(calls_max, _NODE_CALLS_MAX)
+        elif self._admins.isdisjoint(who.names):
+            limits = self._quotas.of(who)
+        if not (limits or who.is_node):
             return None
         meter = self._meters.get(who.principal)
         if meter is None:
-            meter = self._meters[who.principal] = Meter(self, who.principal)
+            meter = self._meters[who.principal] = Meter(self, who.principal, calls_max)
         meter.limits = limits
         return meter
 
@@ -97,10 +107,11 @@ class Meters:
 class Meter:
     """What one caller uses of this node."""
 
-    def __init__(self, meters: Meters, principal: str) -> None:
+    def __init__(self, meters: Meters, principal: str, calls_max: int) -> None:
         self.limits: dict[Limit, int] = {}
         self._meters = meters
         self._principal = principal
+        self._calls_max = calls_max
         self._allowances = {limit: Allowance() for limit in RATES}
         self._calls = 0
         self._streams = 0
@@ -111,8 +122,8 @@ class Meter:
 
     def enter(self) -> None:
         """Count a call; `leave` must follow. Raises `Overloaded`."""
-        if self._calls >= self._meters.calls_max:
-            raise Overloaded(queue="server.requests_max", limit=self._meters.calls_max)
+        if self._calls >= self._calls_max:
+            raise Overloaded(queue="server.requests_max", limit=self._calls_max)
         self._calls += 1
 
     def leave(self) -> None:

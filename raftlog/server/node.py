@@ -96,6 +96,10 @@ _READ_THREADS = 2
 """Threads that read entries for followers that catch up. Not those that sync: a sync must not wait
 behind a read. No setting: two keep a disk busy, and more would only take turns at Python's lock."""
 
+_REPORTS_MAX = 16
+"""Placements that are reported at a time. No setting: the controller's leader takes few calls of
+one node (`raftlog.server.meters`), and each takes milliseconds."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -129,6 +133,7 @@ class Node:
         self._address = addresses[self.node]
         self._routes = parse_routes(settings.server.peer_routes)
         self._reporting: set[ReportPlacement] = set()
+        self._report_turns = asyncio.Semaphore(_REPORTS_MAX)
         self._reports = PlacementReports()
         self._rejected_by: dict[NodeId, str] = {}
         """The nodes that have said last that this one must not serve, and why."""
@@ -579,10 +584,11 @@ class Node:
 
     async def _tell_controller(self, report: ReportPlacement) -> None:
         try:
-            leader = LeaderCalls(self.may_lead(CONTROLLER_GROUP), self.channels)
-            await leader.ask(
-                REPORT_PLACEMENT, lambda own: self._count_report(own, self.node), report
-            )
+            async with self._report_turns:
+                leader = LeaderCalls(self.may_lead(CONTROLLER_GROUP), self.channels)
+                await leader.ask(
+                    REPORT_PLACEMENT, lambda own: self._count_report(own, self.node), report
+                )
         except RaftlogError as error:
             log.info("a placement is not reported yet", group=report.group, cause=error.cause)
         finally:

@@ -42,14 +42,13 @@ def meter_of(**limits: int) -> tuple[Meters, Meter]:
     return meters, meter
 
 
-def test_nodes_admins_and_those_without_a_quota_are_held_to_none() -> None:
+def test_admins_and_those_without_a_quota_are_held_to_none() -> None:
     meters = meters_of(key_value("token:ada", streams=1))
     assert meters.of(ADA) is not None
     assert meters.of(Caller(principal="token:bob")) is None
     meters.take([key_value(EVERYBODY, streams=1)])
     assert meters.of(Caller(principal="token:bob")) is not None
     assert meters.of(Caller(principal="token:root")) is None
-    assert meters.of(Caller(principal="node:1")) is None
     assert meters.of(Caller(principal="token:node 1")) is not None, "an impostor"
     assert meters.of(None) is None
 
@@ -117,6 +116,23 @@ def test_the_calls_of_one_caller_leave_room_for_others() -> None:
         meter.enter()
     meter.leave()
     meter.enter()
+
+
+@pytest.mark.parametrize(("requests_max", "calls"), [(4096, 64), (8, 2)])
+def test_a_node_has_few_calls_open_and_no_quota(requests_max: int, calls: int) -> None:
+    """Its certificate may be stolen, and its calls can wait for long."""
+    for keys in ([], [key_value(EVERYBODY, requests_per_s=1, streams=1)]):
+        meters = meters_of(*keys, requests_max=requests_max)
+        meter = meters.of(Caller(principal="node:1"))
+        assert meter is not None
+        assert meter.limits == {}
+        for _ in range(calls):
+            meter.enter()
+        with pytest.raises(Overloaded, match=f"its limit of {calls}"):
+            meter.enter()
+        other = meters.of(Caller(principal="node:2"))
+        assert other is not None
+        other.enter()
 
 
 def test_streams_are_counted_as_long_as_they_are_open() -> None:
