@@ -17,6 +17,10 @@ _DIFFERENT_MAX = 1000
 """A caller is logged for one reason once in `_WINDOW_S`, and at most this many callers and reasons.
 No settings: they bound a file and memory. Metrics count all, and the audit log has a bound of its
 own."""
+_TEXT_BYTES_MAX = 400
+"""An error's text for people stays below this. grpc sends it percent-encoded in the status, up to
+three times as long. It shares one bound of grpc's with the encoded error, which carries the
+full text."""
 _IPV6 = "ipv6:"
 _IPV6_HOST_BITS = 64
 """One host may use all addresses of a network of this size (RFC 4291, section 2.5.1)."""
@@ -41,12 +45,18 @@ def host_of(peer: str) -> str:
     return f"{_IPV6}{network}/{_IPV6_HOST_BITS}"
 
 
+def brief(text: str) -> str:
+    """Shortened, so that a stranger's text fills neither a status nor the log."""
+    return text.encode(errors="replace")[:_TEXT_BYTES_MAX].decode(errors="ignore")
+
+
 class LogLimit:
     """Which events are logged, and how many were not. For one event loop only."""
 
-    def __init__(self, event: str) -> None:
+    def __init__(self, event: str, different_max: int | None = None) -> None:
         """`event`: what is logged, for the line that counts the rest."""
         self._event = event
+        self._different_max = different_max or _DIFFERENT_MAX
         self._logged: set[Hashable] = set()
         self._unlogged = 0
 
@@ -54,7 +64,7 @@ class LogLimit:
         """Whether to log this one: it was not logged in this window, and there is room."""
         if which in self._logged:
             return False
-        if len(self._logged) >= _DIFFERENT_MAX:
+        if len(self._logged) >= self._different_max:
             self._unlogged += 1
             return False
         if not self._logged:

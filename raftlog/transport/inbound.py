@@ -33,7 +33,7 @@ from raftlog.errors import (
     TooMany,
 )
 from raftlog.tls import node_of, peer_name
-from raftlog.transport.callers import LogLimit, host_of
+from raftlog.transport.callers import LogLimit, brief, host_of
 from raftlog.transport.peer_processes import PeerProcesses
 from raftlog.wire.calls import PEER_SERVICE
 from raftlog.wire.codec import (
@@ -51,11 +51,6 @@ Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 
 _HELLO_WAIT_S = 5.0
 """How long a stream may take to send its greeting. No setting: a peer sends it at once."""
-
-_TEXT_BYTES_MAX = 400
-"""An error's text for people stays below this. grpc sends it percent-encoded in the status, up to
-three times as long. It shares one bound of grpc's with the encoded error, which carries the
-full text."""
 
 _STREAMS_MAX = 2
 """A peer has so many streams at a time: one, and the lost one before it until that is noticed. No
@@ -170,7 +165,7 @@ class PeerStreams:
                     self._receiver.receive(hello.node, messages)
         except (MalformedRequest, NodeRemoved, StoreCopied) as error:
             if self._is_new(peer_of(context), f"node {hello.node} {type(error).__name__}"):
-                log.warning("peer frame refused", cause=_brief(error.cause), peer=hello.node)
+                log.warning("peer frame refused", cause=brief(error.cause), peer=hello.node)
             await refuse(context, error)
         finally:
             self._processes.closed(process)
@@ -181,7 +176,7 @@ class PeerStreams:
     def _log_refused(self, error: RaftlogError, peer: str) -> None:
         if self._is_new(peer, type(error).__name__):
             log.warning(
-                "peer refused", cause=_brief(error.cause), remedy=_brief(error.remedy), peer=peer
+                "peer refused", cause=brief(error.cause), remedy=brief(error.remedy), peer=peer
             )
 
     def _is_new(self, peer: str, reason: str) -> bool:
@@ -289,7 +284,7 @@ def end_with(context: Context, error: RaftlogError) -> None:
     nothing: grpc keeps that exception with the call, and the exception the frames that name it, so
     the call and its metadata would stay until the garbage is collected."""
     context.set_code(grpc.StatusCode[error.grpc_status])
-    context.set_details(_brief(str(error)))
+    context.set_details(brief(str(error)))
     context.set_trailing_metadata(((ERROR_METADATA_KEY, encode_error(error)),))
 
 
@@ -297,15 +292,10 @@ async def refuse(context: Context, error: RaftlogError) -> NoReturn:
     """End the call with the typed error. Never returns."""
     await context.abort(
         grpc.StatusCode[error.grpc_status],
-        _brief(str(error)),
+        brief(str(error)),
         ((ERROR_METADATA_KEY, encode_error(error)),),
     )
     raise AssertionError("abort always raises")
-
-
-def _brief(text: str) -> str:
-    """Shortened, so that a stranger's text fills neither a status nor the log."""
-    return text.encode(errors="replace")[:_TEXT_BYTES_MAX].decode(errors="ignore")
 
 
 def _names_of(context: Context) -> list[str]:

@@ -21,6 +21,7 @@ import structlog
 from raftlog.core.messages import PeerMessage
 from raftlog.core.types import NodeId
 from raftlog.errors import FormatUnsupported, MalformedRequest, RaftlogError
+from raftlog.transport.callers import LogLimit, brief
 from raftlog.transport.outbox import Outbox
 from raftlog.wire.calls import PEER_SERVICE
 from raftlog.wire.codec import (
@@ -79,6 +80,9 @@ _LOST = frozenset(
 )
 """What happens to a stream on its way, and says nothing of who is there."""
 
+_LINES_MAX = 20
+"""Lines of one link in a minute. No setting: a peer may end each stream for another reason."""
+
 STREAM_METHOD = f"/{PEER_SERVICE}/Stream"
 
 log = structlog.get_logger(__name__)
@@ -121,6 +125,7 @@ class PeerLink:
         self._on_lost = on_lost
         self._on_refused = on_refused
         self._refusal = ""
+        self._log_limit = LogLimit("peer stream", _LINES_MAX)
         self._wake = asyncio.Event()
 
     def send(self, messages: Sequence[PeerMessage], traced: Sequence[TracedEntry] = ()) -> None:
@@ -205,13 +210,13 @@ class PeerLink:
 
     def _is_none(self, error: MalformedRequest) -> None:
         """Log that what answers at the peer's address is no node: once, not at every try."""
-        if self._refusal != error.cause:
+        if self._refusal != error.cause and self._log_limit.admits(error.cause):
             self._refusal = error.cause
             log.warning(
                 "what listens at the address of a peer is no node of raftlog",
                 peer=self.peer,
                 address=self.address,
-                cause=error.cause,
+                cause=brief(error.cause),
             )
 
     def _log_once(self, error: grpc.aio.AioRpcError) -> None:
@@ -221,14 +226,16 @@ class PeerLink:
             self._log_end(error)
 
     def _log_end(self, error: grpc.aio.AioRpcError) -> None:
-        log.info(
-            "peer stream ended",
-            peer=self.peer,
-            address=self.address,
-            status=error.code().name,
-            details=error.details(),
-            dropped_messages=self.dropped_messages,
-        )
+        status, details = error.code().name, brief(error.details() or "")
+        if self._log_limit.admits(status, details):
+            log.info(
+                "peer stream ended",
+                peer=self.peer,
+                address=self.address,
+                status=status,
+                details=details,
+                dropped_messages=self.dropped_messages,
+            )
 
     async def _stream(self, channel: grpc.aio.Channel) -> None:
         call: ByteStream = channel.stream_stream(STREAM_METHOD)()
@@ -242,7 +249,8 @@ class PeerLink:
         self.connected = True
         self.dropped_messages = 0
         self._refusal = ""
-        log.info("peer stream open", peer=self.peer, address=self.address)
+        if self._log_limit.admits("open"):
+            log.info("peer stream open", peer=self.peer, address=self.address)
         self._on_open(self.peer)
         # The peer sends nothing more. So a read that returns shows that the stream has ended, even
         # while there is nothing to write.

@@ -224,6 +224,54 @@ def test_a_node_does_not_speak_to_a_peer_that_answers_with_another_format(stamp:
     assert f"this program has format {FORMAT_STAMP}" in (caught.value.details() or "")
 
 
+def test_a_peer_that_ends_each_stream_for_another_reason_fills_no_log() -> None:
+    async def run() -> None:
+        tries, enough = 0, asyncio.Event()
+
+        async def end(frames: AsyncIterator[bytes], context: Any) -> None:
+            nonlocal tries
+            await anext(frames)
+            tries += 1
+            if tries % 2:
+                await context.write(encode_welcome(Receiver().welcome()))
+            if tries == 80:
+                enough.set()
+            await context.abort(grpc.StatusCode.UNAVAILABLE, f"{tries} " + "x" * 5000)
+
+        server = grpc.aio.server()
+        handlers = {"Stream": grpc.stream_stream_rpc_method_handler(end)}
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(PEER_SERVICE, handlers),)
+        )
+        address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        await server.start()
+        link = PeerLink(
+            peer=NodeId(1),
+            address=address,
+            open_channel=lambda: grpc.aio.insecure_channel(address),
+            hello=hello(),
+            outbox_bytes_max=1 << 20,
+            reconnect_wait_s=0.001,
+            known_store=Receiver().known_store,
+            on_open=lambda _: None,
+            on_lost=lambda _: None,
+            on_refused=lambda *_: None,
+        )
+        running = asyncio.create_task(link.run())
+        async with asyncio.timeout(PATIENCE_S):
+            await enough.wait()
+        running.cancel()
+        await asyncio.wait([running])
+        await server.stop(None)
+
+    with capture_logs() as lines:
+        asyncio.run(run())
+    events = [each["event"] for each in lines]
+    assert events.count("peer stream open") == 1
+    assert 1 < events.count("peer stream ended") < len(events) == 20
+    assert all(len(str(each)) < 700 for each in lines)
+
+
 def test_a_greeting_with_an_endless_format_is_malformed() -> None:
     endless = "9" * 65
     with pytest.raises(MalformedRequest, match="format has 65 characters"):
