@@ -85,10 +85,9 @@ class PullAnswers:
 
     def asked(self, request: PullRequest) -> None:
         """Answer in the next turn, as far as memory has it: of many requests in one frame only the
-        last is answered."""
-        self._answers[request.sender] = _Answer(
-            request, self._bytes_max, list(reversed(request.rows))
-        )
+        last is answered, and of many rows for one group only one."""
+        rows = {row.group: row for row in reversed(request.rows)}
+        self._answers[request.sender] = _Answer(request, self._bytes_max, list(rows.values()))
 
     def go_on(self) -> None:
         """Answer what there is room for now."""
