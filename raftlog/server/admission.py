@@ -37,7 +37,7 @@ from raftlog.core.types import NodeId
 from raftlog.errors import MalformedRequest, MemberUnknown, RaftlogError, Unauthenticated
 from raftlog.metrics.counts import Counts
 from raftlog.server.audit import AuditLog
-from raftlog.server.calling import begin, calling
+from raftlog.server.calling import begin
 from raftlog.tls import node_of
 from raftlog.transport.callers import LogLimit, host_of
 from raftlog.transport.inbound import Context, end_with, peer_of
@@ -313,7 +313,7 @@ class Admission(grpc.aio.ServerInterceptor):
         end_with(context, error)
 
     def _guarded(self, handler: Any) -> Any:
-        """The handler with each of its behaviors behind `_known`: it has one of them."""
+        """The handler with each of its behaviors behind `_begin`: it has one of them."""
         guards: dict[str, Callable[[Any], Any]] = {
             "unary_unary": self._one,
             "stream_unary": self._one,
@@ -328,30 +328,29 @@ class Admission(grpc.aio.ServerInterceptor):
     def _one(self, behavior: Callable[[Any, Context], Awaitable[bytes]]) -> Any:
         @functools.wraps(behavior)
         async def guarded(request: Any, context: Context) -> bytes:
-            with calling(self._known(context).caller):
-                return await behavior(request, context)
+            self._begin(context)
+            return await behavior(request, context)
 
         return guarded
 
     def _many(self, behavior: Callable[[Any, Context], AsyncIterator[bytes]]) -> Any:
         @functools.wraps(behavior)
         async def guarded(request: Any, context: Context) -> AsyncIterator[bytes]:
-            known = self._known(context)
-            # Nothing to undo: the call's task ends with it, or is left to the garbage collector.
-            still = functools.partial(self._authenticator.still_knows, context, known)
-            begin(known.caller, still)
+            self._begin(context)
             async for frame in behavior(request, context):
                 yield frame
 
         return guarded
 
-    def _known(self, context: Context) -> _Known:
-        """The caller, as it was judged before the body was received. Notes that it signed in."""
+    def _begin(self, context: Context) -> None:
+        """Name the caller, as it was judged before the body was received, to its handler. Notes
+        that it signed in. Nothing to undo: the call's task ends with it, or is left to the garbage
+        collector."""
         known = _shown.get()
         assert known is not None, "only calls of known callers reach a handler"
         if self._audit is not None:
             self._audit.signed_in(known.caller, peer_of(context))
-        return known
+        begin(known.caller, functools.partial(self._authenticator.still_knows, context, known))
 
     def _note(self, error: RaftlogError, peer: str, call: str) -> None:
         reason = type(error).__name__

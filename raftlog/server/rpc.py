@@ -73,7 +73,7 @@ class CallGate:
         self.counts = counts
         self.allowed = allowed
         self.meters = meters
-        allowed.rights.on_change = self._check_streams
+        allowed.rights.on_change = self._check_reads
         allowed.rights.on_look = self._check_callers
         meters.on_change = self._count_streams
         self.traces = traces
@@ -86,14 +86,14 @@ class CallGate:
         self._in_flight = 0
         self._closed = False
         self._idle = asyncio.Event()
-        self._streams: set[_Call] = set()
+        self._reads: set[_Call] = set()
 
     async def close(self) -> None:
         """Refuse further calls, end those that watch, and give the others time to end."""
         self._closed = True
-        for stream in self._streams:
-            if stream.watches:
-                stream.end()
+        for read in self._reads:
+            if read.watches:
+                read.end()
         if self._in_flight:
             try:
                 async with asyncio.timeout(self._limits.shutdown_timeout_s):
@@ -172,28 +172,29 @@ class CallGate:
         if self._in_flight >= limit:
             raise Overloaded(queue="server.requests_max", limit=limit)
         self._in_flight += 1
-        if entered.streams:
-            self._streams.add(entered)
+        if entered.reads:
+            self._reads.add(entered)
 
-    def _check_streams(self) -> None:
-        """End the streams whose callers may no longer read what they are given."""
-        for stream in self._streams:
-            stream.check_again()
+    def _check_reads(self) -> None:
+        """End the calls whose callers may no longer read what they are given."""
+        for read in self._reads:
+            read.check_again()
 
     def _check_callers(self) -> None:
-        """End the streams whose callers are known no more."""
-        for stream in self._streams:
-            stream.check_caller()
+        """End the reads whose callers are known no more."""
+        for read in self._reads:
+            read.check_caller()
 
     def _count_streams(self) -> None:
         """Hold also the streams to the new quotas that began before."""
-        for stream in self._streams:
-            stream.hold()
+        for read in self._reads:
+            if read.streams:
+                read.hold()
 
     def leave(self, left: _Call) -> None:
         """A call that was counted has ended."""
         self._in_flight -= 1
-        self._streams.discard(left)
+        self._reads.discard(left)
         if self._closed and self._in_flight == 0:
             self._idle.set()
 
@@ -203,7 +204,7 @@ class _Call:
 
     __slots__ = (
         "_context", "_ends", "_entered", "_gate", "_handing_over", "_is_known", "_meter", "_name",
-        "_refusal", "_request", "_seconds", "_timeout", "_who", "streams", "watches",
+        "_refusal", "_request", "_seconds", "_timeout", "_who", "reads", "streams", "watches",
     )  # fmt: skip
 
     def __init__(
@@ -225,6 +226,8 @@ class _Call:
         self._handing_over = False
         self.streams = isinstance(call, calls.StreamedCall)
         """Whether it has many answers."""
+        self.reads = self.streams or isinstance(call, calls.LookupCall)
+        """Whether it changes nothing: then it ends when its caller may no longer make it."""
         self.watches = isinstance(call, calls.WatchCall)
         """Whether it waits for what may never come."""
 
@@ -259,8 +262,10 @@ class _Call:
             self._meter.answered(byte_count)
 
     def check(self, request: object) -> None:
-        """Refuse what its caller may not do. Raises `Forbidden`, `RightsUnknown`,
-        `GroupUnknown`."""
+        """Refuse what its caller may not do, or has lost the proof to ask for. Raises `Forbidden`,
+        `RightsUnknown`, `GroupUnknown`, `Unauthenticated`."""
+        if not self._is_known():
+            raise Unauthenticated(problem="the token was given up, or it has ended")
         self._gate.allowed.check(self._who, self._name, request)
         self._request = request
 
@@ -277,8 +282,7 @@ class _Call:
     def check_caller(self) -> None:
         """End it, if what it showed proves no identity any more."""
         if not self._is_known():
-            self._refusal = Unauthenticated(problem="the token was given up, or it has ended")
-            self.end()
+            self.check_again()
 
     def hold(self) -> None:
         """The quotas have changed: count the stream, if its caller has one now."""
@@ -296,7 +300,7 @@ class _Call:
         """End it now, or once the frame that is on its way has left: a call whose task is cancelled
         in grpc's hands gets no status, and its client waits for its own deadline."""
         self._ends = True
-        if not self._handing_over:
+        if not self._handing_over and not self._timeout.expired():
             self._timeout.reschedule(asyncio.get_running_loop().time())
 
     @contextmanager

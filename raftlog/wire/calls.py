@@ -611,6 +611,12 @@ class PlainCall(Call[Request, Reply]):
     __slots__ = ()
 
 
+class LookupCall(PlainCall[Request, Reply]):
+    """It changes nothing, so it ends when its caller may no longer make it."""
+
+    __slots__ = ()
+
+
 class BodyCall(Call[Request, Reply]):
     """One request with the body of a record batch, one reply without."""
 
@@ -641,7 +647,7 @@ OTHER_CLUSTER = "a node of another cluster listens there"
 SERVICE = "raftlog.v1.Log"
 PEER_SERVICE = "raftlog.v1.Peer"
 
-DESCRIBE_CLUSTER = PlainCall("DescribeCluster", DescribeCluster, ClusterDescription)
+DESCRIBE_CLUSTER = LookupCall("DescribeCluster", DescribeCluster, ClusterDescription)
 REGISTER_NODE = PlainCall("RegisterNode", RegisterNode, NodeRegistered)
 CREATE_TOPIC = PlainCall("CreateTopic", CreateTopicCall, TopicCreated)
 ADD_NODE = PlainCall("AddNode", AddNode, NodeAdded)
@@ -650,37 +656,37 @@ SET_DUTY = PlainCall("SetDuty", SetDuty, DutySet)
 RETIRE_NODE = PlainCall("RetireNode", RetireNode, NodeRetired)
 PLACE_GROUP = PlainCall("PlaceGroup", PlaceGroupCall, GroupPlaced)
 REPORT_PLACEMENT = PlainCall("ReportPlacement", ReportPlacement, PlacementReported)
-DESCRIBE_PLACEMENTS = PlainCall("DescribePlacements", DescribePlacements, PlacementsReply)
+DESCRIBE_PLACEMENTS = LookupCall("DescribePlacements", DescribePlacements, PlacementsReply)
 TRANSFER_LEADERSHIP = PlainCall("TransferLeadership", TransferCall, TransferReply)
 ALTER_TOPIC = PlainCall("AlterTopic", AlterTopicCall, TopicAltered)
 ALTER_SCHEMA = PlainCall("AlterSchema", AlterSchema, TopicAltered)
 DELETE_TOPIC = PlainCall("DeleteTopic", DeleteTopicCall, TopicDeleted)
-DESCRIBE_TOPIC = PlainCall("DescribeTopic", DescribeTopic, TopicReply)
-LIST_TOPICS = PlainCall("ListTopics", ListTopics, TopicsReply)
+DESCRIBE_TOPIC = LookupCall("DescribeTopic", DescribeTopic, TopicReply)
+LIST_TOPICS = LookupCall("ListTopics", ListTopics, TopicsReply)
 APPEND = BodyCall("Append", AppendCall, Appended)
 STAGE = BodyCall("Stage", StageCall, Staged)
 COMMIT_EPOCH = PlainCall("CommitEpoch", CommitEpochCall, EpochCommitted)
 ABORT_EPOCH = PlainCall("AbortEpoch", AbortEpochCall, EpochAborted)
-READ_HIGH_WATER_MARK = PlainCall("ReadHighWaterMark", ReadHighWaterMark, ReadableRange)
+READ_HIGH_WATER_MARK = LookupCall("ReadHighWaterMark", ReadHighWaterMark, ReadableRange)
 READ = StreamedCall("Read", ReadCall, BatchReply)
-READ_SIZES = PlainCall("ReadSizes", ReadSizes, RangeSizes)
-FIND_OFFSET = PlainCall("FindOffset", FindOffset, OffsetFound)
+READ_SIZES = LookupCall("ReadSizes", ReadSizes, RangeSizes)
+FIND_OFFSET = LookupCall("FindOffset", FindOffset, OffsetFound)
 TRIM = PlainCall("Trim", TrimCall, Trimmed)
-WATCH_GROUPS = PlainCall("WatchGroups", WatchGroups, NodeView)
+WATCH_GROUPS = LookupCall("WatchGroups", WatchGroups, NodeView)
 SCRUB = PlainCall("Scrub", ScrubCall, NodeView)
-LIST_WRITERS = PlainCall("ListWriters", ListWriters, WritersReply)
+LIST_WRITERS = LookupCall("ListWriters", ListWriters, WritersReply)
 REMOVE_WRITER = PlainCall("RemoveWriter", RemoveWriterCall, WriterRemoved)
 SET_WRITER_OWNER = PlainCall("SetWriterOwner", SetWriterOwnerCall, WriterOwnerSet)
 OPEN_KV = PlainCall("OpenKv", OpenKv, KvReply)
 OPEN_SESSION = PlainCall("OpenSession", OpenSessionCall, SessionOpened)
 PUT_KEY = PlainCall("PutKey", PutKeyCall, WriteReply)
 DELETE_KEY = PlainCall("DeleteKey", DeleteKeyCall, WriteReply)
-READ_KEYS = PlainCall("ReadKeys", ReadKeys, KeysReply)
+READ_KEYS = LookupCall("ReadKeys", ReadKeys, KeysReply)
 WATCH_KEYS = WatchCall("WatchKeys", WatchKeys, KeyChanges)
-GET_LAST_APPLIED = PlainCall("GetLastApplied", group_calls.GetLastApplied, group_calls.LastApplied)
-GET_SERVERS = PlainCall("GetServers", group_calls.GetServers, group_calls.Servers)
-GET_ENTRIES = PlainCall("GetEntries", group_calls.GetEntries, group_calls.EntriesReply)
-GET_STATE = PlainCall("GetState", group_calls.GetState, group_calls.StatePart)
+GET_LAST_APPLIED = LookupCall("GetLastApplied", group_calls.GetLastApplied, group_calls.LastApplied)
+GET_SERVERS = LookupCall("GetServers", group_calls.GetServers, group_calls.Servers)
+GET_ENTRIES = LookupCall("GetEntries", group_calls.GetEntries, group_calls.EntriesReply)
+GET_STATE = LookupCall("GetState", group_calls.GetState, group_calls.StatePart)
 WATCH_EVENTS = WatchCall("WatchEvents", group_calls.WatchEvents, group_calls.GroupEvent)
 
 CALLS: dict[str, Call[Any, Any]] = {

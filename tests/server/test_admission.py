@@ -9,9 +9,11 @@ import itertools
 import socket
 import time
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import cache, partial
+from pathlib import Path
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -23,17 +25,20 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from structlog.testing import capture_logs
 
 from raftlog.auth.principals import Caller, node_caller, problem_of_principal
+from raftlog.auth.token_file import add_token, remove_tokens
 from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.config_auth import AuthSettings
 from raftlog.core.types import NodeId
 from raftlog.errors import MemberUnknown, NodeRemoved, Unauthenticated
 from raftlog.metrics.counts import Counts
 from raftlog.server.admission import Admission, Authenticator, NodeAuthenticator
+from raftlog.server.calling import caller, proof_of_caller
 from raftlog.tls import peer_name
 from raftlog.wire.calls import DESCRIBE_CLUSTER, SERVICE
 from tests.fuzz.http2 import beginning, opening
 
 CLUSTER = "c" * 32
+NOW = datetime.datetime.now(datetime.UTC)
 REMOVED, MEMBER, STRANGER = NodeId(1), NodeId(2), NodeId(3)
 
 
@@ -298,11 +303,13 @@ METHOD = f"/{SERVICE}/{DESCRIBE_CLUSTER.name}"
 
 
 @asynccontextmanager
-async def asking() -> AsyncIterator[int]:
+async def asking(
+    settings: AuthSettings | None = None, method: Callable[[Any], Any] = known_method
+) -> AsyncIterator[int]:
     """The port of a server that asks callers for a token."""
-    asked = Authenticator(AuthSettings(), CLUSTER, has_certificates=False)
+    asked = Authenticator(settings or AuthSettings(), CLUSTER, has_certificates=False)
     server = grpc.aio.server(interceptors=[Admission(asked, Counts(), None)])
-    handlers = {DESCRIBE_CLUSTER.name: await known_method(None)}
+    handlers = {DESCRIBE_CLUSTER.name: await method(None)}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
@@ -310,6 +317,36 @@ async def asking() -> AsyncIterator[int]:
         yield port
     finally:
         await server.stop(None)
+
+
+def test_a_call_with_one_answer_knows_when_its_token_is_given_up(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    metadata = (("authorization", f"Bearer {add_token(file, 'ada', (), None, NOW)}"),)
+
+    async def serve(_: bytes, __: object) -> bytes:
+        assert caller() == Caller(principal="token:ada")
+        is_known = proof_of_caller()
+        assert is_known()
+        remove_tokens(file, "ada")
+        async with asyncio.timeout(PATIENCE_S):
+            while is_known():
+                await asyncio.sleep(0)
+        return b"it does"
+
+    async def method(_: object) -> object:
+        return grpc.unary_unary_rpc_method_handler(serve)
+
+    async def call() -> bytes:
+        settings = AuthSettings(tokens_file=str(file))
+        async with (
+            asking(settings, method) as port,
+            grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
+        ):
+            called = channel.unary_unary(METHOD)(b"", timeout=PATIENCE_S, metadata=metadata)
+            answered: bytes = await called
+            return answered
+
+    assert asyncio.run(call()) == b"it does"
 
 
 def test_a_rejected_call_does_not_stay_until_the_garbage_is_collected() -> None:

@@ -12,17 +12,27 @@ import grpc.aio
 import pytest
 
 from raftlog.auth.principals import Caller
+from raftlog.auth.rights import Right, topic_named
 from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.config import ServerSettings
 from raftlog.config_auth import AuthSettings
 from raftlog.config_tracing import TracingSettings
 from raftlog.core.types import GroupId, NodeId
-from raftlog.errors import NodeStopping, NotLeader, Overloaded
+from raftlog.errors import (
+    Forbidden,
+    NodeStopping,
+    NotLeader,
+    Overloaded,
+    RaftlogError,
+    Unauthenticated,
+)
 from raftlog.machines.commands import AttemptReference, EpochKey
 from raftlog.machines.kv_commands import KeyValue
+from raftlog.machines.outcomes import EpochAborted
 from raftlog.metrics.counts import Counts
 from raftlog.server.allowed import Allowed
-from raftlog.server.calling import calling
+from raftlog.server.audit import ACTS
+from raftlog.server.calling import begin, calling
 from raftlog.server.fair_scans import FairScans
 from raftlog.server.meters import Meters
 from raftlog.server.rights import Rights
@@ -30,21 +40,30 @@ from raftlog.server.rpc import _CALLERS_MIN, CallGate, _stream, _unary
 from raftlog.server.traces import Traces
 from raftlog.wire.batch import BatchHeader
 from raftlog.wire.calls import (
+    ABORT_EPOCH,
     APPEND,
+    CALLS,
     COMMIT_EPOCH,
+    READ_HIGH_WATER_MARK,
     SERVICE,
     WATCH_GROUPS,
     WATCH_KEYS,
+    AbortEpochCall,
     AppendCall,
     CommitEpochCall,
+    LookupCall,
     NodeView,
+    ReadHighWaterMark,
+    StreamedCall,
     WatchGroups,
 )
 from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error, encode_request
 from raftlog.wire.kv_calls import KeyChanges, WatchKeys
+from tests.multiraft.compaction_scene import topic_of
 from tests.multiraft.leading import LeadingNode
-from tests.server.test_allowed import not_here
+from tests.server.test_allowed import EVE, judging, not_here
 from tests.server.test_meters import key_value
+from tests.server.test_rights import key_value as key_of
 
 BODY_BYTES = 100_000
 REQUEST = encode_request(
@@ -73,9 +92,13 @@ def garbage() -> Iterator[list[object]]:
     gc.enable()
 
 
-def gate(limits: ServerSettings | None = None, quota: KeyValue | None = None) -> CallGate:
+def gate(
+    limits: ServerSettings | None = None,
+    quota: KeyValue | None = None,
+    allowed: Allowed | None = None,
+) -> CallGate:
     rights = Rights(AuthSettings(), asked=False)
-    allowed = Allowed(rights, LeadingNode(topics=0).multiraft.replicas, not_here)
+    allowed = allowed or Allowed(rights, LeadingNode(topics=0).multiraft.replicas, not_here)
     limits = limits or ServerSettings()
     meters = Meters(AuthSettings(), Counts().quotas, requests_max=limits.requests_max)
     meters.take([] if quota is None else [quota])
@@ -240,3 +263,100 @@ def test_calls_of_a_caller_with_a_quota_take_a_part_of_the_places() -> None:
         await call("token:ada")
 
     asyncio.run(run())
+
+
+class Held:
+    """Calls of Eve that are answered once `may_answer` is set."""
+
+    def __init__(self, gate: CallGate) -> None:
+        self._gate = gate
+        self.may_answer = asyncio.Event()
+        self.is_known = True
+
+    def call(self, call: Any, request: bytes, reply: Any) -> asyncio.Task[bytes]:
+        async def serve(*_: object) -> Any:
+            await self.may_answer.wait()
+            return reply
+
+        async def run() -> bytes:
+            begin(EVE, lambda: self.is_known)
+            return await _unary(call, serve, self._gate)(request, Context())
+
+        return asyncio.create_task(run())
+
+
+async def error_of(call: asyncio.Task[bytes]) -> type[RaftlogError]:
+    """How it ends before it is answered."""
+    async with asyncio.timeout(PATIENCE_S):
+        with pytest.raises(Aborted) as ended:
+            await call
+    return type(ended.value.args[0])
+
+
+ABORT = encode_request(
+    ABORT_EPOCH,
+    AbortEpochCall(
+        group=GroupId(1),
+        incarnation=topic_of(1).incarnation,
+        key=EpochKey(writer="w", query_id="q", run="r", epoch=0, streaming=True),
+    ),
+)
+
+
+def test_a_read_that_waits_ends_when_its_caller_is_known_no_more_and_a_write_does_not() -> None:
+    closed = gate()
+
+    async def run() -> None:
+        held = Held(closed)
+        reads = [
+            held.call(WATCH_GROUPS, encode_request(WATCH_GROUPS, WatchGroups(groups=())), None)
+            for _ in range(2)
+        ]
+        write = held.call(ABORT_EPOCH, ABORT, EpochAborted(attempts=0))
+        await asyncio.sleep(0)
+        held.is_known = False
+        closed.allowed.rights.on_look()
+        assert [await error_of(read) for read in reads] == [Unauthenticated] * 2
+        assert await error_of(held.call(ABORT_EPOCH, ABORT, None)) is Unauthenticated, "too late"
+        held.may_answer.set()
+        await write
+        assert closed.in_flight == 0
+
+    asyncio.run(run())
+
+
+def test_a_read_that_waits_ends_when_the_right_is_gone_and_a_write_does_not() -> None:
+    topic = topic_of(1)
+    request = ReadHighWaterMark(group=topic.group, incarnation=topic.incarnation)
+
+    granted = key_of("token:eve", topic_named(topic.name), Right.READ, Right.WRITE)
+    allowed = judging(LeadingNode(topics=1), topic)
+    closed = gate(allowed=allowed)
+
+    async def run() -> None:
+        held = Held(closed)
+
+        async def look(*keys: KeyValue) -> None:
+            async def read() -> list[KeyValue]:
+                return list(keys)
+
+            await allowed.rights.look(read, has_store=True)
+
+        await look(granted)
+        read = held.call(READ_HIGH_WATER_MARK, encode_request(READ_HIGH_WATER_MARK, request), None)
+        write = held.call(ABORT_EPOCH, ABORT, EpochAborted(attempts=0))
+        await asyncio.sleep(0)
+        await look()
+        assert await error_of(read) is Forbidden
+        held.may_answer.set()
+        await write
+
+    asyncio.run(run())
+
+
+def test_each_call_that_changes_nothing_is_ended_when_its_caller_may_not_make_it() -> None:
+    changing = {each for each in CALLS.values() if not isinstance(each, LookupCall | StreamedCall)}
+    assert {each.name for each in changing} == {
+        *ACTS - {"GetEntries", "GetState"}, "ReportPlacement", "Append", "Stage", "CommitEpoch",
+        "AbortEpoch", "OpenKv", "OpenSession", "PutKey", "DeleteKey",
+    }  # fmt: skip
