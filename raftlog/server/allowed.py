@@ -80,16 +80,22 @@ class Allowed:
         self._not_here = not_here
 
     def check(self, who: Caller | None, call: str, request: object) -> None:
-        """Raises `Forbidden`, `RightsUnknown`, `GroupUnknown` for what the caller must not know
-        of, and `NotLeader` or `TopicRecreated` for a group whose topic this node does not know:
-        there is nothing to have a right on."""
+        """Raises `Forbidden`, `RightsUnknown`, `GroupUnknown` for a group of which the caller must
+        not know whether there is one, and `NotLeader` for one that this node does not know: there
+        is nothing to have a right on, and the caller may have one on its topic."""
         if not self.rights.asked:
             return
         if who is not None and who.is_node:
             if not _is_for_nodes(who, request):
                 raise refusal(who, Right.CLUSTER, EVERYTHING)
             return
-        for need in NEEDS[call](self, request):
+        try:
+            needs = NEEDS[call](self, request)
+        except NotLeader as unknown:
+            if self.rights.allow(who, None, ANYTHING):
+                raise
+            raise GroupUnknown(group=unknown.group) from None
+        for need in needs:
             if self.rights.allow(who, need.right, need.on):
                 continue
             if need.instead is not None and self.rights.allow(who, *need.instead):
@@ -138,9 +144,12 @@ class Allowed:
     # ------------------------------------------------------------ what is meant
 
     def of_topic(self, right: Right | None, group: GroupId, incarnation: str) -> list[Need]:
-        """What a call of a topic needs that names its incarnation."""
+        """What a call of a topic needs that names its incarnation, also after its deletion."""
         info = self._info_of(group, incarnation)
-        if not isinstance(info, TopicInfo) or info.incarnation != incarnation:
+        if not isinstance(info, TopicInfo) or (info.group, info.incarnation) != (
+            group,
+            incarnation,
+        ):
             raise GroupUnknown(group=group)  # the caller has guessed the group
         return [Need(right, topic_named(info.name))]
 
@@ -157,12 +166,11 @@ class Allowed:
     def _info_of(self, group: GroupId, incarnation: str = "") -> GroupInfo:
         """What the group is. The controller's log may name it as soon as this node has caught up:
         until then the call is not judged, and the caller tries again."""
-        info = self._replicas.info_of(group)
+        controller = self._replicas.controller
+        info = self._replicas.info_of(group) or controller.deleted_topic(incarnation)
         if info is not None:
             return info
-        if incarnation:
-            self._replicas.of_topic(group, incarnation)
-        elif self._replicas.controller.is_deleted(group):
+        if controller.is_deleted(group):
             raise GroupUnknown(group=group)
         raise self._not_here(group)
 

@@ -10,9 +10,10 @@ from raftlog.auth import grant_keys, quota_keys
 from raftlog.comparison import Trust
 from raftlog.core.types import GroupId, LogIndex, NodeId
 from raftlog.errors import (
+    GroupUnknown,
     IndexOverflow,
     IndexUnderflow,
-    MalformedRequest,
+    NotLeader,
     RaftlogError,
     ReplicaDiverged,
     StateDisputed,
@@ -281,10 +282,14 @@ class KvServices:
     # ------------------------------------------------------------ parts
 
     def _here(self, group: GroupId) -> LocalReplica:
-        """The replica of the key-value store here. Raises `NotLeader` where there is none (yet).
-        Of another group nothing is said: these calls are judged by keys, not by topics."""
-        if not isinstance(self._replicas.info_of(group), KvInfo | None):
-            raise MalformedRequest(call="the key-value store", what=f"group {group} is another one")
+        """The replica of the key-value store here. Raises `NotLeader` where there is none (yet),
+        and `GroupUnknown` for any other group, whether it exists or not: these calls are judged by
+        keys, so the caller may have no right on its topic."""
+        store = self._replicas.controller.kv
+        if store is not None and store.group != group:
+            raise GroupUnknown(group=group)
+        if not isinstance(self._replicas.info_of(group), KvInfo):
+            raise NotLeader(group=group, node=self._node.node)
         local = self._node.group_here(group)
         if not local.serves_reads:
             raise self._node.not_leading(local)

@@ -23,10 +23,10 @@ from raftlog.config import ClientSettings
 from raftlog.errors import (
     DeadlineExceeded,
     ExitCode,
+    GroupUnknown,
     IndexOverflow,
     IndexUnderflow,
     InvalidOption,
-    MalformedRequest,
     NoSnapshot,
     VersionConflict,
 )
@@ -239,10 +239,16 @@ def test_a_key_and_a_value_as_long_as_can_be(client: LogClient) -> None:
     client.kv.delete(key)
 
 
-def test_a_group_that_is_not_the_store_s_is_refused(client: LogClient) -> None:
-    call = a_read(0, "", strong=True)
-    with pytest.raises(MalformedRequest, match="group 0 is another one"):
-        client._connection.call_leader(0, READ_KEYS, call)
+def test_a_group_that_is_not_the_store_s_is_refused_whether_it_exists_or_not(
+    client: LogClient, key: str
+) -> None:
+    live, deleted = (client.create_topic(f"{key}-{n}", "id bigint") for n in (1, 2))
+    client.delete_topic(deleted.name)
+    for group in (0, live.group, deleted.group, 99):
+        call = a_read(group, "", strong=True)
+        with pytest.raises(GroupUnknown) as refused:
+            client._connection.call_leader(group, READ_KEYS, call)
+        assert refused.value.group == group
 
 
 def test_a_forked_child_writes_in_a_session_of_its_own(client: LogClient, key: str) -> None:

@@ -72,16 +72,16 @@ def verdicts(
     for name, frame in frames(sampled, sampled, "store", "address").items():
         try:
             allowed.check(who, name, decode_request(CALLS[name], frame)[0])
-        except (Forbidden, GroupUnknown, NotLeader, TopicRecreated) as rejected:
+        except (Forbidden, GroupUnknown, NotLeader) as rejected:
             found[name] = type(rejected)
         else:
             found[name] = None
     return found
 
 
-def created(node: LeadingNode, *voters: NodeId) -> TopicInfo:
+def created(node: LeadingNode, *voters: NodeId, number: int = 1) -> TopicInfo:
     """A topic that the controller's log names."""
-    like = topic_of(1)
+    like = topic_of(number)
     node.write(
         CreateTopic(
             name=like.name,
@@ -160,22 +160,51 @@ def test_a_topic_that_only_its_own_replica_names_needs_the_rights_that_it_always
         assert {name for name, rejected in expected.items() if not rejected} <= OF_NO_TOPIC
 
 
-@pytest.mark.parametrize("who", [EVE, ADA], ids=["no right", "every right"])
+@pytest.mark.parametrize("who", [EVE, ADA], ids=["one right", "every right"])
 def test_on_a_group_that_is_unknown_no_call_is_judged(who: Caller) -> None:
     node = LeadingNode(topics=1)
-    found = verdicts(node, topic_of(7), who)
+    found = verdicts(node, topic_of(7), who, Right.READ)
     assert {name: found[name] for name in found if name not in OF_NO_TOPIC} == dict.fromkeys(
         found.keys() - OF_NO_TOPIC, NotLeader
     )
 
 
+def of_guesses(node: LeadingNode, group: GroupId, *rights: Right) -> dict[str, object]:
+    """How Eve's calls about a group are rejected, of which she knows the number alone. She has
+    these rights on another topic."""
+    guessed = replace(topic_of(1), group=group, name="another", incarnation="0" * 32)
+    found = verdicts(node, guessed, EVE, *rights)
+    return {name: rejected for name, rejected in found.items() if name not in OF_NO_TOPIC}
+
+
+def test_a_guessed_group_number_does_not_tell_whether_there_is_a_topic() -> None:
+    """Nor whether there was one. Who has a right may have one on a topic that the node does not
+    know yet, and is to try again."""
+    node = LeadingNode(topics=0)
+    deleted = created(node, TWO, THREE)
+    node.write(DeleteTopic(name=deleted.name, incarnation=deleted.incarnation))
+    live = created(node, TWO, THREE, number=2)
+    never = GroupId(99)
+    for rights in ((), (Right.READ,)):
+        found = of_guesses(node, live.group, *rights)
+        assert set(found.values()) == {GroupUnknown}
+        assert of_guesses(node, deleted.group, *rights) == found
+    assert of_guesses(node, never) == found
+    assert set(of_guesses(node, never, Right.READ).values()) == {NotLeader}
+
+
 def test_a_topic_that_was_deleted_is_told_from_one_that_is_not_known_yet() -> None:
+    """By the service, to a caller with the right that the call needed before."""
     node = LeadingNode(topics=0)
     topic = created(node, TWO, THREE)
     node.write(DeleteTopic(name=topic.name, incarnation=topic.incarnation))
-    found = verdicts(node, topic, ADA)
-    assert found["Append"] is found["Read"] is TopicRecreated
+    found = verdicts(node, topic, EVE, Right.READ)
+    assert (found["Append"], found["Read"]) == (Forbidden, None)
     assert found["GetEntries"] is found["GetLastApplied"] is GroupUnknown
+    with pytest.raises(TopicRecreated, match=topic.name):
+        node.multiraft.replicas.of_topic(GroupId(topic.group), topic.incarnation)
+    other = verdicts(node, replace(topic, group=GroupId(99)), EVE, Right.READ)
+    assert other["Read"] is GroupUnknown, "another group"
 
 
 def test_entries_as_they_are_need_the_right_admin() -> None:
