@@ -26,7 +26,11 @@ class AuthSettings(Section):
         "oidc:ALIAS:SUBJECT and group:ALIAS:NAME. Use another alias for another issuer, so that "
         "the same subject there gets none of these rights. Up to 32 of a-z, 0-9, - and _.",
     )
-    oidc_audience: str = setting("", "The audience (`aud`) that an access token must name.")
+    oidc_audience: str = setting(
+        "",
+        "The audience (`aud`) that an access token must name. Use an API's identifier, never a "
+        "client's id: ID tokens of that client would count as well.",
+    )
     oidc_jwks: str = setting(
         "",
         "Where the issuer's public keys are: an https:// address of a JSON Web Key Set, or "

@@ -7,7 +7,8 @@ again within `_FETCH_PAUSE_S` after an answer or a failure.
 
 A provider signs other tokens with the same keys. So a token counts only if nothing marks it as
 another kind than an access token (RFC 9068), and one for several audiences only if it was issued to
-a client that is named.
+a client that is named. Other tokens that nothing marks name a client as their audience: they do not
+count because `auth.oidc_audience` is the id of none.
 """
 
 from __future__ import annotations
@@ -56,12 +57,14 @@ _FETCH_ERRORS = (
 )  # fmt: skip
 """What a fetch may end with. `RuntimeError`: the process may have no more threads."""
 
-_HEADER_TYPES = frozenset({"jwt", "at+jwt", "application/at+jwt"})
+_ACCESS_TYPES = frozenset({"at+jwt", "application/at+jwt"})
+_HEADER_TYPES = _ACCESS_TYPES | {"jwt"}
 """What the header's `typ` may say, if it says something: that it is a JWT, or an access token."""
 _CLAIM_TYPES = frozenset({"bearer"})
-_OF_ID_TOKENS = frozenset({"at_hash", "c_hash"})
-"""OpenID Connect Core, sections 3.1.3.6 and 3.3.2.11. A nonce may be in access tokens, too."""
 """And the claim `typ`, in which some providers tell access tokens from others."""
+_OF_OTHERS = frozenset({"at_hash", "c_hash", "s_hash", "events"})
+"""Claims of ID tokens (OpenID Connect Core, sections 3.1.3.6 and 3.3.2.11, and FAPI) and of logout
+tokens and other security events (RFC 8417). Access tokens have none of them."""
 _CLOCK_LEEWAY_S = 5
 """By how much the provider's clock may differ from this machine's; no setting."""
 
@@ -95,7 +98,7 @@ class AccessTokens:
         if "typ" in header and str(header["typ"]).lower() not in _HEADER_TYPES:
             raise Unauthenticated(problem="the token is no access token, by the type in its header")
         claims = self._claims(token, await self._key(header.get("kid")))
-        self._check_claims(claims)
+        self._check_claims(claims, is_marked=str(header.get("typ")).lower() in _ACCESS_TYPES)
         alias, subject = self._settings.oidc_alias, claims.get(self._settings.oidc_identity_claim)
         if not is_name(subject):
             claim = self._settings.oidc_identity_claim
@@ -127,12 +130,19 @@ class AccessTokens:
         except (jwt.PyJWTError, OverflowError) as error:  # Infinity as a time
             raise Unauthenticated(problem=f"the access token does not count: {error}") from None
 
-    def _check_claims(self, claims: Mapping[str, Any]) -> None:
-        """What a signature does not say. Raises `Unauthenticated`."""
+    def _check_claims(self, claims: Mapping[str, Any], *, is_marked: bool) -> None:
+        """What a signature does not say. `is_marked`: the header says that it is an access token.
+        Raises `Unauthenticated`."""
         if "typ" in claims and str(claims["typ"]).lower() not in _CLAIM_TYPES:
             raise Unauthenticated(problem="the token is no access token, by its claim 'typ'")
-        if claims.get("token_use", "access") != "access" or not _OF_ID_TOKENS.isdisjoint(claims):
-            raise Unauthenticated(problem="the token is no access token, by claims of ID tokens")
+        if claims.get("token_use", "access") != "access" or not _OF_OTHERS.isdisjoint(claims):
+            raise Unauthenticated(problem="the token is no access token, by claims of other tokens")
+        # Keycloak's had a nonce before version 25. Those of Auth0, Entra and Okta have none.
+        if "nonce" in claims and not (is_marked or "typ" in claims or "token_use" in claims):
+            raise Unauthenticated(
+                problem="the token has a nonce, as ID tokens do, and nothing marks it as an access "
+                "token (the header's typ 'at+jwt', or the claim typ 'Bearer')"
+            )
         longest_s = self._settings.oidc_token_lifetime_max_s
         if int(claims["exp"]) > time.time() + longest_s + _CLOCK_LEEWAY_S:  # a float has an end
             raise Unauthenticated(

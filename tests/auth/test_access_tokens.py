@@ -30,6 +30,24 @@ from raftlog.errors import IdentityProviderUnavailable, Unauthenticated
 ISSUER, AUDIENCE = "https://login.example.com/", "raftlog"
 PRIVATE = ec.generate_private_key(ec.SECP256R1())
 KEY = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(PRIVATE.public_key())) | {"kid": "first"}
+LOGOUT = "http://schemas.openid.net/event/backchannel-logout"
+KEYCLOAK = {
+    "typ": "Bearer", "azp": "spark", "auth_time": 1, "acr": "1", "sid": "s", "jti": "x", "iat": 1,
+    "scope": "openid email", "email_verified": True, "preferred_username": "ada", "nonce": "n",
+}  # fmt: skip
+AUTH0 = {
+    "iat": 1,
+    "azp": "spark",
+    "scope": "read:x",
+    "gty": "client-credentials",
+    "permissions": [],
+}
+ENTRA = {
+    "iat": 1, "nbf": 1, "aio": "x", "azp": "a", "azpacr": "1", "oid": "o", "rh": "r", "scp": "x",
+    "tid": "t", "uti": "u", "ver": "2.0", "acr": "1", "amr": ["pwd"], "auth_time": 1, "sid": "s",
+}  # fmt: skip
+OKTA = {"ver": 1, "jti": "AT.x", "iat": 1, "cid": "c", "uid": "u", "scp": ["x"], "auth_time": 1}
+"""Further claims of access tokens, as these providers issue them."""
 LATER_S = 400.0
 """After this the keys are old."""
 
@@ -74,6 +92,12 @@ def principal(file: Path, shown: str, **others: Any) -> str:
         {"header": {"typ": "application/at+JWT"}},
         {"typ": "Bearer"},
         {"token_use": "access", "nonce": "x"},
+        {"typ": "Bearer", "nonce": "x"},
+        {"header": {"typ": "at+jwt"}, "nonce": "x"},
+        KEYCLOAK,
+        AUTH0,
+        ENTRA,
+        OKTA,
         {"aud": [AUDIENCE]},
         {"aud": [AUDIENCE, "other"], "azp": "spark"},
         {"lives_s": 3_500},
@@ -94,6 +118,10 @@ def test_access_tokens_count(file: Path, shown: dict[str, Any]) -> None:
         ({"token_use": "id"}, "no access token"),
         ({"at_hash": "x"}, "no access token"),
         ({"c_hash": "x"}, "no access token"),
+        ({"s_hash": "x"}, "no access token"),
+        ({"nonce": "x", "auth_time": 1, "acr": "0", "sid": "s"}, "as ID tokens do"),
+        ({"events": {LOGOUT: {}}, "jti": "x", "sid": "s"}, "no access token"),
+        ({"header": {"typ": "at+jwt"}, "events": {LOGOUT: {}}}, "no access token"),
         ({"aud": [AUDIENCE, "other"]}, "several audiences"),
         ({"aud": [AUDIENCE, "other"], "azp": "evil"}, "several audiences"),
         ({"aud": [AUDIENCE, "other"], "azp": ["spark"]}, "several audiences"),
