@@ -181,10 +181,10 @@ class ServerSettings(Section):
         4096, "Client calls that a node works on at once; further ones are Overloaded.", ge=1
     )
     connections_max: int = setting(
-        16_384,
+        4_096,
         "Connections at each port of a node; further ones are closed at once. A process of a "
-        "client has one. At most a quarter of the open files that the process may have (ulimit -n, "
-        "LimitNOFILE).",
+        "client has one, and each can cost 96 KiB before its caller is known. At most a quarter of "
+        "the open files that the process may have (ulimit -n, LimitNOFILE).",
         ge=16,
     )
     request_bytes_max: int = setting(

@@ -43,7 +43,7 @@ from raftlog.server.announcing import announce, announcer_of
 from raftlog.server.audit import AuditLog
 from raftlog.server.compactor import COMPACTION_PROGRAM, Compactor
 from raftlog.server.leases import expiry_due
-from raftlog.server.memory import collect_seldom, keep_freed_memory
+from raftlog.server.memory import collect_seldom, give_back_freed_memory, keep_freed_memory
 from raftlog.server.meters import Meters
 from raftlog.server.node import Node
 from raftlog.server.open_file_limit import allow_open_files
@@ -154,6 +154,7 @@ async def _serve(
     node.spawn(_answer_scrapes(metrics))
     node.spawn(register(node, services))
     node.spawn(_watch_leases(node))
+    node.spawn(give_back_freed_memory())
     node.spawn(_follow_keys(services, settings.auth.rights_check_s))
     if announcer is not None:
         node.spawn(announce(node, announcer))
