@@ -382,7 +382,7 @@ def test_a_token_says_who_calls_until_it_is_taken_away(
     cluster: ProcessCluster, tokens_file: Path, tmp_path: Path
 ) -> None:
     assert "has no token" in refusal(cluster)
-    assert "nobody's" in refusal(cluster, "raftlog_of-nobody", tmp_path / "wrong")
+    assert "is not known" in refusal(cluster, "raftlog_of-nobody", tmp_path / "wrong")
     token = made(tokens_file, "etl", "writers", "readers")
     with client(cluster, token, tmp_path / "etl") as etl:
         wait_for(lambda: knows(etl), "the nodes to take the token up", PATIENCE_S)
@@ -402,7 +402,7 @@ def test_a_token_says_who_calls_until_it_is_taken_away(
         wait_for(lambda: knows_not(etl), "the nodes to refuse the token", PATIENCE_S)
         assert token not in tokens_file.read_text()
     ended = made(tokens_file, "etl", ends=datetime.now(UTC) - timedelta(seconds=1))
-    assert "ended" in refusal(cluster, ended, tmp_path / "ended")
+    assert "has expired" in refusal(cluster, ended, tmp_path / "ended")
     logs = "".join(log.read_text() for log in cluster.logs.values())
     assert "caller refused" in logs
     assert token not in logs
