@@ -243,8 +243,8 @@ class UnknownWriter(WriteRefused):
 
     remedy_text = (
         "Check that raftlog.bootstrap.servers, topic and txnAppId are those that it wrote with. If "
-        "they are, or if one of them is to change, set createTopic=always to continue with the "
-        "next batch, or start with a new checkpoint."
+        "they are, or if one of them is to change, set createTopic=always to continue there with "
+        "the next batch, or start with a new checkpoint."
     )
 
 
