@@ -120,12 +120,12 @@ def check_writable(given: StructType, topic: TopicInfo) -> None:
         advice = f"S{_SELECT[1:]}"  # no merge helps
         has = {name.lower() for name in given.names}
         gone = [
-            f"--drop {shlex.quote(field.name)}"
+            f"--drop={field.name}"
             for field in topic.schema.fields
             if field.name.lower() not in has and not topic.schema.was_added(field)
         ]
         if gone:
-            command = f"raftlog topic alter {topic.name} {' '.join(gone)}"
+            command = f"raftlog topic alter {shlex.join([topic.name, *gone])}"
             advice += f" To remove what the DataFrame no longer has from the topic: {command}"
     raise SchemaMismatch(topic=topic.name, difference="\n".join(lines), advice=advice)
 

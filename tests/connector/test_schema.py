@@ -151,7 +151,7 @@ def test_a_write_that_does_not_fit_is_explained_field_by_field():
     assert not any(line.startswith("  b:") for line in lines)
     with pytest.raises(SchemaMismatch) as refused:
         check_writable(StructType(list(COLUMNS)[:-1]), topic())
-    assert refused.value.remedy.endswith(f"raftlog topic alter {topic().name} --drop e")
+    assert refused.value.remedy.endswith(f"raftlog topic alter {topic().name} --drop=e")
 
 
 def test_a_first_write_makes_every_column_nullable_and_strips_reserved_names():
