@@ -194,20 +194,19 @@ def _misfit(value: object, kind: Any, path: str, *, base64: bool) -> str | None:
     if isinstance(value, _TooLarge):
         given = _shortened(value.written)
         return f"column {path!r} ({type_name(kind)}): given {given}, which no type can hold"
-    types = pa.types
     parts: list[tuple[object, pa.DataType, str]] = []
-    if isinstance(value, dict) and types.is_struct(kind) and not is_variant(kind):
+    if isinstance(value, dict) and pa.types.is_struct(kind) and not is_variant(kind):
         known = {part.name: part.type for part in kind}
         if surplus := [name for name in value if name not in known]:
             return f"the topic has no column '{path}.{surplus[0]}'"
         parts = [(each, known[name], f"{path}.{name}") for name, each in value.items()]
-    elif isinstance(value, dict) and types.is_map(kind):
+    elif isinstance(value, dict) and pa.types.is_map(kind):
         keyed = pa.map_(kind.key_type, pa.string())
         parts = [({name: None}, keyed, f"{path}, its key") for name in value if len(value) > 1]
         parts += [
             (each, kind.item_type, f"{path}[{json.dumps(name)}]") for name, each in value.items()
         ]
-    elif isinstance(value, list) and types.is_list(kind):
+    elif isinstance(value, list) and pa.types.is_list(kind):
         parts = [(each, kind.value_type, f"{path}[{at}]") for at, each in enumerate(value)]
     for each, type_, name in parts:
         found = _misfit(each, type_, name, base64=base64)
@@ -225,7 +224,7 @@ def _reason(value: object, kind: Any) -> str:
     """Why the type cannot hold the value, where the two do not show it."""
     is_time = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
     if is_time and isinstance(value, int | float):
-        return ", which is no ISO text: write a time as 2026-01-31T12:00:00Z, a day as 2026-01-31"
+        return ", which is no ISO text, such as 2026-01-31 or 2026-01-31T12:00:00Z"
     text = str(value)
     if is_local_time(kind) and pc.match_substring_regex(pa.scalar(text), ZONED).as_py():
         return ", a time zone that the type does not keep"

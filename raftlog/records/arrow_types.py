@@ -11,9 +11,7 @@ the topic's type only.
 from __future__ import annotations
 
 import json
-import operator
 import sys
-from contextlib import suppress
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeGuard
 
@@ -129,11 +127,8 @@ def map_of(key: pa.Field[Any], item: pa.Field[Any]) -> pa.DataType:
 def of_pandas(*names: str) -> tuple[Any, ...]:
     """What pandas has under these names. While it is not loaded, or another thread is loading it,
     it may lack some; no value is of those then."""
-    found = []
-    for name in names:
-        with suppress(AttributeError):
-            found.append(operator.attrgetter(name)(sys.modules.get("pandas")))
-    return tuple(found)
+    pandas = sys.modules.get("pandas")
+    return tuple(getattr(pandas, name) for name in names if hasattr(pandas, name))
 
 
 def is_frame(value: object) -> bool:

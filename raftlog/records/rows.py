@@ -195,7 +195,8 @@ def _members(value: Any) -> Any:
     """Those of a list, a tuple, or an array of NumPy's, pandas' or Arrow's."""
     if isinstance(value, pa.Array | pa.ChunkedArray):
         return value.to_pylist()
-    arrays = (list, tuple, *of_pandas("Series", "Index", "api.extensions.ExtensionArray"))
+    extension_arrays = [api.extensions.ExtensionArray for api in of_pandas("api")]
+    arrays = (list, tuple, *of_pandas("Series", "Index"), *extension_arrays)
     if isinstance(value, arrays) or (isinstance(value, np.ndarray) and value.ndim):
         return value
     raise TypeError(f"given {type(value).__name__}")
@@ -247,7 +248,7 @@ def _plain(values: Sequence[Any], kind: str) -> pa.Array[Any]:
         if not issubclass(each, taken.types) or issubclass(each, taken.but)
     }
     if others:
-        raise TypeError(_other(next(value for value in values if type(value) in others), kind))
+        raise TypeError(_other(next(value for value in values if type(value) in others)))
     if taken is _DECIMAL:
         values = [int(each) if isinstance(each, np.integer) else each for each in values]
     of = arrow_type(type_text(kind))
@@ -265,7 +266,7 @@ def _plain(values: Sequence[Any], kind: str) -> pa.Array[Any]:
     return built
 
 
-def _other(value: Any, kind: str) -> str:
+def _other(value: Any) -> str:
     """What is wrong with a value of a type that the column does not take."""
     text = f"given {type(value).__name__} {shortened(value)}"
     if isinstance(value, Real) and value != value:
