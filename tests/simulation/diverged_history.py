@@ -102,10 +102,11 @@ class HistoryScene(Scene):
         local = self.cluster.local(wrong, self.group)
         assert local.replica.diverged
         assert isinstance(self.rows(wrong), Failed), "it serves what others do not have"
-        for node in VOTERS:
-            if node != wrong:
-                assert self.trust(node) is Trust.TRUSTED
-                assert len(self.rows(node)) == self.mark(node)
+        others = [node for node in VOTERS if node != wrong]
+        # A follower learns by a later heartbeat than the wrong one that there is a majority.
+        self.cluster.wait(lambda: {self.trust(node) for node in others} == {Trust.TRUSTED})
+        for node in others:
+            assert len(self.rows(node)) == self.mark(node)
 
     def stays_fenced_through_a_restart(self, wrong: NodeId) -> None:
         """Even where nobody is there to say so."""
