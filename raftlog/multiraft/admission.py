@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from raftlog.core.types import GroupId, NodeId, Payload
 from raftlog.errors import DiskFull, Overloaded, ResourceShortage
+from raftlog.machines.commands import GROWING, MAKES_ROOM, NEEDS_ROOM, Command
 from raftlog.multiraft.compaction import Compactions
 from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.full_disks import FullDisks
@@ -27,6 +28,15 @@ class RoomUse(NamedTuple):
     """It may not use the reserve of a full disk, as nothing with a body may."""
     makes_room: bool = False
     """A client asks for it and it lets something go: it may use a little of the reserve."""
+
+    @classmethod
+    def of(cls, command: Command) -> RoomUse:
+        """What the command means for them."""
+        return cls(
+            grows=isinstance(command, GROWING),
+            needs_room=isinstance(command, NEEDS_ROOM),
+            makes_room=isinstance(command, MAKES_ROOM),
+        )
 
 
 OF_THE_CLUSTER = RoomUse()

@@ -42,13 +42,7 @@ from raftlog.errors import (
     StoreCopied,
     TooLarge,
 )
-from raftlog.machines.commands import (
-    GROWING,
-    MAKES_ROOM,
-    NEEDS_ROOM,
-    Command,
-    ReportPlacement,
-)
+from raftlog.machines.commands import Command, ReportPlacement
 from raftlog.machines.group_info import words_for
 from raftlog.machines.kv_commands import KeyValue
 from raftlog.machines.outcomes import Outcome, PlacementReported
@@ -497,11 +491,7 @@ class Node:
             else:
                 done.set_result(answer)
 
-        use = RoomUse(
-            grows=isinstance(command, GROWING),
-            needs_room=isinstance(command, NEEDS_ROOM),
-            makes_room=isinstance(command, MAKES_ROOM),
-        )
+        use = RoomUse.of(command)
         self._decided(lambda: self.multiraft.propose(local, payload, reply, use))
         self._effects.write_stages.proposed(local)
         return done

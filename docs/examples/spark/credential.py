@@ -18,7 +18,7 @@ def run(spark: SparkSession, log: dict[str, str], work: str) -> int:
     reader = spark.readStream.format("raftlog").options(**log).option("subscribe", "clicks")
     clicks = reader.option("startingOffsets", "earliest").load()
     writer = clicks.writeStream.format("raftlog").options(**log).option("topic", "copied-clicks")
-    writer = writer.option("checkpointLocation", f"{work}/copied-clicks")
+    writer = writer.queryName("copied-clicks").option("checkpointLocation", f"{work}/copied-clicks")
     writer.trigger(availableNow=True).start().awaitTermination()
     copied = spark.read.format("raftlog").options(**log).option("subscribe", "copied-clicks")
     return copied.load().count()
