@@ -37,11 +37,11 @@ def removed_replica_counts_again() -> Any:
 def id_is_given_again() -> Any:
     """The controller binds a node's id to another store."""
 
-    def register(self: Any, command: Any) -> Any:
+    def register(self: Any, index: Any, command: Any) -> Any:
         known = self._nodes.get(command.node)
         if known is not None:
             self._nodes[command.node] = known._replace(store_uuid="")
-        return _register(self, command)
+        return _register(self, index, command)
 
     return replaced(ClusterNodes, "register", register)
 
