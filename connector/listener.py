@@ -216,7 +216,7 @@ class QueryListener(StreamingQueryListener):
             if now is None:
                 return
             self._latest[run] = asked if now is known else _with_lags_of(now, asked)
-        log.info("%s", line_of(asked))  # what came meanwhile is looked at and logged by itself
+        log.info("%s", line_of(asked))  # events that came meanwhile have their own line
 
 
 class _Asker:

@@ -411,12 +411,12 @@ def test_no_module_is_named_after_nothing() -> None:
         (blind_excepts, "try:\n    f()\nexcept Exception:\n    pass\n"),
         (blind_excepts, "try:\n    f()\nexcept (ValueError, BaseException):\n    pass\n"),
         (blind_excepts, "try:\n    f()\nexcept:\n    pass\n"),
-        (banned_calls, "import time\ntime.sleep(1)\n"),  # a string: what the check must refuse
+        (banned_calls, "import time\ntime.sleep(1)\n"),  # source text for the check, never run
         (banned_calls, "from time import sleep\n"),
         (banned_calls, "from pickle import loads\n"),
         (banned_calls, "import yaml\nyaml.unsafe_load(text)\n"),
         (banned_calls, "from yaml import safe_load\n"),
-        (banned_calls, "eval('1')\n"),  # a string: what the check must refuse
+        (banned_calls, "eval('1')\n"),  # source text for the check, never run
         (raw_output, "typer.echo(name)\n"),
         (raw_output, "sys.stdout.buffer.write(value)\n"),
         (unquoted_words, "f'`raftlog topic describe {topic.name}`'\n"),

@@ -124,7 +124,7 @@ def read_json(text: bytes, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _is_deep(text: bytes) -> bool:
-    """Whether brackets are nested more than `DEPTH_MAX` deep, or so many do not match."""
+    """Whether brackets are nested more than `DEPTH_MAX` deep, or more than that are unmatched."""
     if b"\\" in text:
         text = _ESCAPED.sub(b"", text)
     signs = text.translate(None, delete=_NO_SIGNS).replace(b'""', b"")

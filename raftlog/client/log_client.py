@@ -98,6 +98,7 @@ class LogClient(TopicReads):
         super().__init__(connection)
         self._shared_producers = SharedProducers(connection, self._describe)
         self._producers: set[weakref.ref[Producer]] = set()
+        """No WeakSet: iterating over one fails if another thread adds to it."""
         self.positions = ReaderPositions(connection, self.kv, self.views)
         self.writers = TopicWriters(connection)
         self.acl = AccessControl(self.kv)

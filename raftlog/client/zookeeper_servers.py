@@ -63,7 +63,7 @@ class ZooKeeperServers:
         cluster_id = directory.cluster.cluster_id if directory.cluster is not None else ""
         if not cluster_id:
             forged = (
-                "what stands at this path is no cluster of ours; a node of it would write it again"
+                "the entry at this path is not raftlog's; a running node of the cluster restores it"
             )
             problem = forged if directory.passed_over else "no cluster has this path"
             raise self._unusable(problem, directory)

@@ -50,8 +50,8 @@ class AwakeReplicas:
         witness to the end of it; its replica is ticked until then. After about
         `quiesce_refresh_ticks` a quiesced leader asks its followers whether they are quiesced too,
         and a quiesced follower that was not asked for twice as long wakes: a safety
-        limit. `campaigns` gets groups whose wait is over. `mark_dirty` gets groups that must be
-        advanced, which are in `dirty` then."""
+        limit. `campaigns` is called with each group whose wait has ended, `mark_dirty` with each
+        that must be advanced, which is then in `dirty`."""
         self._node = node
         self._replicas = replicas
         self._effects = effects

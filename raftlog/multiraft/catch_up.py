@@ -69,8 +69,8 @@ class CatchUp:
         ended: Callable[[LocalReplica], None],
         unfit: Callable[[LocalReplica, CorruptFile], None],
     ) -> None:
-        """`ended` gets each read that is over, `unfit` a replica that cannot send
-        what a follower lacks, and so should not lead for a while."""
+        """`ended` is called after each read, `unfit` with a replica that cannot send what a
+        follower lacks, and so should not lead for a while."""
         self._effects = effects
         self._tell_unfit = unfit
         self._unfit: dict[GroupId, LocalReplica] = {}

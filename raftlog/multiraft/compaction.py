@@ -116,7 +116,7 @@ class Compactions:
         damaged: Callable[[LocalReplica, CorruptFile], None],
     ) -> None:
         """`ended`: nothing of the replica is being compacted any more; its group may be gone.
-        `damaged` gets what could not be read: it is compacted once that is healed."""
+        `damaged` is called with what could not be read: it is compacted once that is healed."""
         self._effects = effects
         self._disk = disk
         self._store = store

@@ -61,7 +61,7 @@ class ImageExchange:
         replica from now on, and forget what was to be done. `installed`: it stands at another
         node's image now; its group may be gone. `install_damaged`: that image cannot be read back,
         and none of its files is open. `damaged`: a file that another node asked for cannot be read.
-        `ended` gets each read that is over."""
+        `ended` is called after each read."""
         self._effects = effects
         self._disk = disk
         self._store = store

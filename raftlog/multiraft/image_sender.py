@@ -62,7 +62,7 @@ class ImageSender:
         damaged: Callable[[LocalReplica, CorruptFile], None],
         ended: Callable[[LocalReplica], None],
     ) -> None:
-        """`damaged` gets each file that cannot be read, `ended` each read that is over."""
+        """`damaged` is called with each file that cannot be read, `ended` after each read."""
         self._fs = fs
         self._effects = effects
         self._budget = budget

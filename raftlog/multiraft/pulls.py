@@ -58,8 +58,8 @@ class Pulls:
         term_max: Callable[[], Term],
     ) -> None:
         """It asks every `every_ticks`, and not for groups with more than `unapplied_max` entries
-        that wait to be applied. `changed` gets replicas that must be advanced, `refused`
-        what no honest parent sends. `term_max`: see `Raft.step`."""
+        that wait to be applied. `changed` is called with each replica that must be advanced,
+        `refused` with what no honest parent sends. `term_max`: see `Raft.step`."""
         self._node = node
         self._replicas = replicas
         self._effects = effects

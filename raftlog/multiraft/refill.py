@@ -35,7 +35,7 @@ class Refills:
         journal_changed: Callable[[], None],
         made: Callable[[CreatedInfo, GroupFiles], None],
     ) -> None:
-        """`made` gets each new folder, which is durable."""
+        """`made` is called with each new folder, which is durable."""
         self._store = store
         self._disk = disk
         self._journal_changed = journal_changed

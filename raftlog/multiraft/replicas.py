@@ -68,8 +68,8 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         journal_changed: Callable[[], None],
     ) -> None:
         """`configured`: the nodes that this one was started with, by id their addresses. `added`
-        gets each replica that came into being, `ended` each that is gone from
-        here, before its files are. `journal_changed`: the journal forgot a group, in memory."""
+        is called with each new replica, `ended` with each that is gone from here, before its files
+        are. `journal_changed`: the journal forgot a group, in memory."""
         self._node = node
         self.nodes = KnownNodes(configured, store.founders)
         """The cluster's nodes, as far as this one can know."""

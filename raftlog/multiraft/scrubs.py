@@ -78,7 +78,7 @@ class Scrubs:
         mended: Callable[[LocalReplica, CorruptFile], None],
         journal_changed: Callable[[], None],
     ) -> None:
-        """`found` gets damage, `mended` a damaged copy that was written again.
+        """`found` is called with damage, `mended` with a damaged copy that was rewritten.
         `journal_changed`: the journal has something to write."""
         self._node = node
         self._effects = effects

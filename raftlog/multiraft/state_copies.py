@@ -31,7 +31,7 @@ class StateCopies:
         damaged: Callable[[LocalReplica, CorruptFile], None],
         ended: Callable[[LocalReplica], None],
     ) -> None:
-        """`damaged` gets each file that cannot be read, `ended` each read that is over."""
+        """`damaged` is called with each file that cannot be read, `ended` after each read."""
         self._fs = fs
         self._effects = effects
         self._pins = pins
@@ -46,7 +46,7 @@ class StateCopies:
         done: Callable[[SnapshotRead], None],
     ) -> SnapshotInfo:
         """Begin to read up to `CHUNK_BYTES_MAX` bytes of the snapshot at `index` (0: the newest);
-        `done` gets what was found. The snapshot stays while its parts are asked for.
+        `done` is called with what was found. The snapshot stays while its parts are asked for.
 
         Raises `NoSnapshot`, `IndexUnderflow`, `NotLeader` where the replica gives none now,
         `Overloaded`.

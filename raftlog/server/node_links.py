@@ -23,7 +23,7 @@ class NodeLinks(Mapping[NodeId, PeerLink]):
         make: Callable[[NodeId, str], PeerLink],
         failed: Callable[[BaseException], None],
     ) -> None:
-        """`make` gives a link to a node at an address; `failed` gets a defect in one."""
+        """`make` gives a link to a node at an address; `failed` is called with a defect in one."""
         self._node = node
         self._make = make
         self._failed = failed
