@@ -58,7 +58,9 @@ class Admission:
         self._bytes_max = bytes_max
         self._bytes = 0
         self._room_made: Counter[GroupId] = Counter()
-        """The bytes of what was to make room, by group, since the disk is full."""
+        """The bytes of what was to make room, by group, while the disk is full for the
+        `_times_full`-th time."""
+        self._times_full = 0
 
     @property
     def used(self) -> float:
@@ -94,8 +96,10 @@ class Admission:
 
     def _check_reserve(self, local: LocalReplica, payload: Payload) -> None:
         if (full := self._disk.full(local.group, has_body=True)) is None:
-            self._room_made.clear()
             return
+        if self._times_full != self._disk.times_full:
+            self._times_full = self._disk.times_full
+            self._room_made.clear()
         if self._room_made[local.group] + payload.size > ROOM_MADE_BYTES_MAX:
             raise self.own(full)
         self._room_made[local.group] += payload.size

@@ -75,6 +75,8 @@ class NodeDisk:
         self._freed_for: DiskFull | None = None
         """What found no room, while the reserve is free because of it."""
         self._reserve_asked = False
+        self.times_full = 0
+        """How often the reserve was freed."""
         self._stopped = False
         self.told = DiskChanged(keeps_up=True, full=None, limit=None)
         """What was last told; it changes only at ticks."""
@@ -185,6 +187,7 @@ class NodeDisk:
             return
         self._reserve_made = False
         self._freed_for = full
+        self.times_full += 1
         self.queue_job(self._reserve.free, lambda _: self._try_again())
 
     def _keep_reserve(self) -> None:
