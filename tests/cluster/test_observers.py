@@ -293,19 +293,32 @@ def test_what_is_damaged_at_an_observer_comes_again_from_its_parents(tmp_path: P
         closing(Connection(client.settings)) as connection,
     ):
         topic, address = client.create_topic("t", "id bigint, text string"), cluster.address(4)
+        node = tmp_path / "node-4" / "node-4"
+
+        def segment() -> Path:
+            (only,) = (node / "groups" / str(topic.group)).glob("*.log")
+            return only
+
+        def wait_on_disk(number: int) -> None:
+            wait_at(connection, address, topic, number + 1)
+            # Its mark does not wait for its own disk. The body comes after the command's bounds.
+            wait_for(
+                lambda: segment().read_bytes().count(f"record {number}".encode()) > 1,
+                f"record {number} to be written",
+                PATIENCE_S,
+            )
+
         for number in range(200):
             client.append(topic, [{"id": number, "text": f"record {number}"}])
-        wait_at(connection, address, topic, 200)
+        wait_on_disk(199)
         joined[4].restart()  # its log has been proven to here when the next append follows
         client.append(topic, [{"id": 200, "text": "record 200"}])
-        wait_at(connection, address, topic, 201)
+        wait_on_disk(200)
         joined[4].end()
-        node = tmp_path / "node-4" / "node-4"
-        (segment,) = sorted((node / "groups" / str(topic.group)).glob("*.log"))
-        data = bytearray(segment.read_bytes())
-        # In the body: the command before it has the text as a bound. That is healed another way.
+        data = bytearray(segment().read_bytes())
+        # In the body: what is damaged in the command before it is healed another way.
         data[data.rindex(b"record 100")] ^= 1
-        segment.write_bytes(data)
+        segment().write_bytes(data)
         joined[4].restart()
         wait_at(connection, address, topic, 201)
         found = client.read(topic, 0, 201, mark=201, preference="observer")
