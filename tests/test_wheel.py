@@ -136,6 +136,7 @@ def up(environment: Environment, data: Path) -> Iterator[str]:
         running.wait(PATIENCE_S)
 
 
+@pytest.mark.soak
 def test_two_builds_of_one_commit_are_identical(tmp_path: Path) -> None:
     """Also from another clone, with another umask, and at another time."""
     clone = tmp_path / "clone"

@@ -80,7 +80,7 @@ def test_a_running_clusters_stages_are_shown(tmp_path: Path) -> None:
     settings = [f"tracing.endpoint=http://{address}"]
     with ProcessCluster.start(tmp_path, settings=settings, port=free_ports(3)) as cluster:
         bench = [sys.executable, "-m", "raftlog", "--servers", cluster.servers, "bench"]
-        flags = ["--profile", "--spans-at", address, "--seconds", "4", "--warm-up", "1"]
+        flags = ["--profile", "--spans-at", address, "--seconds", "2", "--warm-up", "1"]
         done = subprocess.run(
             [*bench, *flags, "-o", "json"], capture_output=True, text=True, timeout=120
         )

@@ -178,7 +178,7 @@ def test_a_read_gives_each_record_as_it_was_written(
     assert found == [{name: each.row()[name] for name in columns} for each in records[start:end]]
 
 
-@pytest.mark.parametrize("part", [16, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("part", [16, pytest.param(1, marks=pytest.mark.soak)])
 def test_a_batch_that_the_name_of_its_writer_makes_large_comes_in_pieces(
     replica: tuple[Replica, Connection], monkeypatch: pytest.MonkeyPatch, part: int
 ) -> None:

@@ -431,7 +431,7 @@ def test_restarted_nodes_tell_states_from_before_their_snapshots(small: ProcessC
         store = store_of(client)
         then: dict[int, tuple[KeyValue, ...]] = {}
         held: dict[str, KeyValue] = {}
-        for number in range(600):
+        for number in range(400):
             key, value = f"key-{number % 7}", b"%0300d" % number
             version = client.kv.put(key, value)
             held[key] = KeyValue(key, version, value)

@@ -180,7 +180,7 @@ CONDITIONS = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(condition=CONDITIONS)
 def test_no_record_that_is_wanted_is_denied(filled: Filled, condition: str) -> None:
     wanted = parse_condition(condition, filled.everything.schema)

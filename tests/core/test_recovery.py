@@ -353,7 +353,11 @@ def others_have_all(network: Network, node: int) -> bool:
 
 @pytest.mark.parametrize(
     "seed",
-    [pytest.param(seed, marks=pytest.mark.slow if seed >= 5 else ()) for seed in range(150)],
+    [
+        *range(5),
+        *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(5, 60)),
+        *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(60, 500)),
+    ],
 )
 def test_whoever_loses_what_log_when_nothing_committed_is_lost(seed: int) -> None:
     """The checks are the network's: election safety, leader completeness, log matching."""

@@ -111,7 +111,7 @@ def test_what_is_written_dropped_and_replaced_meanwhile_is_no_damage(
     monkeypatch.setattr("raftlog.image.scrub.PIECE_BYTES", 1)
     steps = len(list(pieces(compacted())))
     assert steps > 50
-    for at in range(0, steps, 8):
+    for at in range(0, steps, 16):
         scene = compacted()
         before = set(names(scene))
         for number, piece in enumerate(pieces(scene)):

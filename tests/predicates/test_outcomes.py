@@ -228,7 +228,7 @@ def single_tests(draw: st.DrawFn) -> tuple[Predicate, list[Row]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=1500)
+@settings(max_examples=800)
 @given(single_tests())
 def test_statistics_never_deny_what_a_single_test_comes_to(tested):
     predicate, rows = tested

@@ -27,7 +27,7 @@ from tests.simulation.linearizable import (
 from tests.simulation.planting import replaced
 from tests.simulation.run import FAILURES
 
-SEEDS = 25
+SEEDS = 15
 
 
 def operation(called: int, answered: int, step: Step) -> Operation:
