@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import runpy
 import threading
 import uuid
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import grpc
 import pandas as pd
@@ -41,6 +43,7 @@ from raftlog.records.conform import conform
 from raftlog.wire.calls import APPEND, SERVICE, AppendCall, ReadableRange
 from raftlog.wire.codec import encode_request
 from tests.cluster.waiting import leader_of
+from tests.docs.pages import ROOT, blocks
 
 DDL = "id bigint, text string"
 
@@ -223,6 +226,18 @@ def test_a_data_frame_makes_a_topic_and_comes_back(client: LogClient, name: str)
         client.read(name).to_pandas(),
         pd.DataFrame({"id": [1, 2, 1, 2], "text": ["a", None, None, None]}),
     )
+
+
+def test_the_page_for_python_runs_as_printed(
+    shared: ProcessCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = "".join(blocks(ROOT / "docs" / "PYTHON.md", "python"))
+    program = tmp_path / "page.py"
+    program.write_text(code.replace("connect()", f"connect({shared.servers!r})"))
+    runpy.run_path(str(program))
+    late, followed = capsys.readouterr().out.split("\n", 1)[1].split("\n", 1)
+    assert late.split()[:3] == ["0", "AA", "0"]
+    assert "UA" in followed
 
 
 def test_an_epoch_is_invisible_until_committed_then_whole(client: LogClient, name: str) -> None:
