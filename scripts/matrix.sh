@@ -2,7 +2,8 @@
 # What make test does not run: other versions of Python and Spark, each in an environment of its own.
 #   python-3.12   the fast tests and the core of Spark's, for every Python from 3.11 on that is on
 #                 PATH or in pyenv's folders
-#   spark-4.1     the core of Spark's tests, for every other Spark that setup.py allows
+#   spark-4.1     the core of Spark's tests, for every other Spark that setup.py allows, and queries
+#                 that move from there to the Spark of make test with their checkpoints
 # CELLS="python-3.12 spark-4.1" names some of them; flags go to pytest. An environment is in
 # .venv-CELL and has about 1 GB.
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
@@ -28,13 +29,21 @@ run_spark_core() { # in the environment that RAFTLOG_VENV names
     (need_venv) && "$VENV/bin/python" -m pytest -q $SPARK_CORE "$@"
 }
 
+run_queries_that_move() { # from the Spark of this Python to the one of make test
+    (unset RAFTLOG_VENV && source scripts/environment.sh && need_venv &&
+        EARLIER_SPARK_PYTHON=$1 "$VENV/bin/python" -m pytest -q -m soak tests/spark/drivers/test_other_spark.py "${@:2}")
+}
+
 run_cell() {
     local cell=$1
     shift
     export RAFTLOG_VENV=.venv-$cell
     case $cell in
         python-*) scripts/test-fast.sh "$@" && run_spark_core "$@" ;;
-        spark-*) RAFTLOG_SPARK=${cell#spark-} run_spark_core "$@" ;;
+        spark-*)
+            RAFTLOG_SPARK=${cell#spark-} run_spark_core "$@" &&
+                run_queries_that_move "$PWD/$RAFTLOG_VENV/bin/python" "$@"
+            ;;
     esac
 }
 

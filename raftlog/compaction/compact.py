@@ -8,6 +8,7 @@ until the node has written the new manifest, the new files belong to no image.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
@@ -112,7 +113,7 @@ def _make(
     if isinstance(machine, TopicMachine):
         history = _extended_history(fs, job, machine, replay, pace, small_file_bytes)
         made.extend(info.name for info in history)
-        stages = _carry(fs, job, machine, replay)
+        stages = _carry(fs, job, machine, replay, small_file_bytes)
     return replace(
         image,
         generation=image.generation + 1,
@@ -178,6 +179,10 @@ class _Replay:
                 what=f"the replay of group {job.group} up to entry {job.index} came to state "
                 f"{self._hash.hex()}, the replica to {job.state_hash.hex()}"
             )
+
+    def carried_bytes(self, index: LogIndex) -> int:
+        """The length of the frame of a stage that was carried before. Raises `CorruptFile`."""
+        return self._image.stages_with(index).frame_bytes(index)
 
     def entry(self, index: LogIndex) -> Entry:
         """The whole entry, out of the log or of the stages that were carried before.
@@ -279,28 +284,37 @@ def _batch(extent: Extent, entry: Entry) -> SourceBatch:
 
 
 def _carry(
-    fs: FileSystem, job: CompactionJob, machine: TopicMachine, replay: _Replay
+    fs: FileSystem,
+    job: CompactionJob,
+    machine: TopicMachine,
+    replay: _Replay,
+    small_file_bytes: int,
 ) -> tuple[StagesInfo, ...]:
     """The files with the stages that are open at the job's point: those that were carried before
-    and still hold one, and a new one for those that were opened on the way."""
+    and still hold one, and a new one for those that were opened on the way. That one also takes the
+    place of the last file before it, if that is small, and of all files if most of what they hold
+    is no longer open: or else a small stage that stays open would keep each file that it is in."""
     image = job.image
-    open_stages = list(machine.open_stages())
-    kept = [
+    stages = list(machine.open_stages())
+    indexes = [stage.index for stage in stages]
+    opened = bisect_right(indexes, image.index)
+    files = [
         info
         for info in image.stages
-        if any(info.first <= index <= info.last for index in open_stages)
+        if bisect_left(indexes, info.first) < bisect_right(indexes, info.last)
     ]
-    new = [index for index in open_stages if index > image.index]
+    half = sum(info.byte_count for info in files) / 2
+    replaced = 0
+    if half > sum(stage.body_bytes for stage in stages[:opened]) and (
+        half > sum(map(replay.carried_bytes, indexes[:opened]))
+    ):
+        replaced = len(files)
+    elif opened < len(indexes) and files and files[-1].byte_count < small_file_bytes:
+        replaced = 1
+    kept, rewritten = files[: len(files) - replaced], files[len(files) - replaced :]
+    first = rewritten[0].first if rewritten else LogIndex(image.index + 1)
+    new = indexes[bisect_left(indexes, first) :]
     if new:
-        entries: Iterator[Entry] = map(replay.entry, new)
-        kept.append(
-            write_stages(
-                fs,
-                job.folder,
-                job.group,
-                entries,
-                first=LogIndex(image.index + 1),
-                last=job.index,
-            )
-        )
+        entries = map(replay.entry, new)
+        kept.append(write_stages(fs, job.folder, job.group, entries, first=first, last=job.index))
     return tuple(kept)

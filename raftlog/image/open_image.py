@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 
 from raftlog.core.types import GroupId, LogIndex, Offset
@@ -83,16 +83,17 @@ class OpenImage:
 
     def stages_with(self, index: LogIndex) -> StagesFile:
         """The open file of carried stages that holds the entry. Raises `CorruptFile`."""
-        for info in self.manifest.stages:
-            if info.first <= index <= info.last:
-                file = self._stages.get(info)
-                if file is None:
-                    file = StagesFile(self._fs, self.folder, self._group, info)
-                    self._stages[info] = file
-                if self._open_files is not None:
-                    self._open_files.opened(file, file.opened)
-                if index in file:
-                    return file
+        stages = self.manifest.stages
+        after = bisect_left(stages, index, key=lambda info: info.last)
+        for info in stages[after : after + 1]:
+            file = self._stages.get(info)
+            if file is None:
+                file = StagesFile(self._fs, self.folder, self._group, info)
+                self._stages[info] = file
+            if self._open_files is not None:
+                self._open_files.opened(file, file.opened)
+            if index in file:
+                return file
         raise CorruptFile(
             file=self._fs.location(self.folder),
             position=0,

@@ -121,6 +121,11 @@ class StagesFile:
     def __contains__(self, index: int) -> bool:
         return index in self._places
 
+    def frame_bytes(self, index: int) -> int:
+        """The length of the entry's frame, with header, command and body."""
+        frame = self._places[index].frame
+        return FRAME_HEADER_BYTES + frame.command_length + frame.body_length
+
     def command(self, index: int) -> tuple[Term, EntryKind, bytes]:
         """The entry without its body; see `GroupLog.command`."""
         place = self._places[index]

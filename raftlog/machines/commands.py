@@ -426,14 +426,13 @@ GROWING: tuple[type, ...] = (
 """What clients ask for and what adds to a state or to the records. What ends or removes something
 is not among them, and neither is what nodes say of themselves."""
 
-MAKES_ROOM: tuple[type, ...] = (AlterTopic, DeleteTopic, Trim)
+MAKES_ROOM: tuple[type, ...] = (AlterTopic, DeleteTopic, RemoveWriter, Trim)
 """What clients ask for to make room on a full disk. It may take a little of the reserve."""
 
 NEEDS_ROOM: tuple[type, ...] = (
     *(each for each in GROWING if each not in MAKES_ROOM),
     AbortEpoch,
     DeleteKey,
-    RemoveWriter,
 )
 """What must wait while a disk is full: all else that clients ask for. A caller with `write` on one
 topic could else use up the reserve, also by ends of epochs and keys that never existed."""

@@ -75,7 +75,7 @@ from raftlog.machines.validity import (
     problem_of_stage,
     problem_of_trim,
 )
-from raftlog.machines.writer_row import WriterRow
+from raftlog.machines.writer_row import StagedEntry, WriterRow
 from raftlog.machines.writers import WriterTable
 
 
@@ -460,9 +460,9 @@ class TopicMachine:
         """(writer, run, epoch) of each open epoch."""
         return list(self._writers.open_epochs())
 
-    def open_stages(self) -> Iterator[LogIndex]:
-        """The entries of the stages of all open epochs, ascending. No entry may be applied while
-        the iterator is used."""
+    def open_stages(self) -> Iterator[StagedEntry]:
+        """The stages of all open epochs by index. No entry may be applied while the iterator is
+        used."""
         return self._writers.open_stages()
 
     def progress(self) -> dict[str, int]:

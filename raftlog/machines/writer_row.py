@@ -111,10 +111,6 @@ class OpenAttempt:
         columns = zip(self._indexes, self._counts, self._bytes, strict=True)
         return (StagedEntry(LogIndex(index), count, size) for index, count, size in columns)
 
-    def indexes(self) -> Iterator[LogIndex]:
-        """The log entries of the stages, ascending."""
-        return map(LogIndex, self._indexes)
-
     def digest_into(self, digest: StateDigest) -> None:
         """Write all stages into `digest`; the count and the chained CRC follow from them."""
         for column in (self._indexes, self._counts, self._bytes, self._crcs):

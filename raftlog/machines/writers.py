@@ -58,7 +58,13 @@ from raftlog.machines.outcomes import (
     refused,
 )
 from raftlog.machines.state import WritersState
-from raftlog.machines.writer_row import OpenEpoch, WriterRow, attempt_bytes, references_digest
+from raftlog.machines.writer_row import (
+    OpenEpoch,
+    StagedEntry,
+    WriterRow,
+    attempt_bytes,
+    references_digest,
+)
 
 
 class WriterTable:
@@ -304,15 +310,16 @@ class WriterTable:
         for name, epoch in self._open:
             yield name, self._rows[name].run, epoch
 
-    def open_stages(self) -> Iterator[LogIndex]:
-        """The entries of all open stages, ascending. The table must not change meanwhile."""
+    def open_stages(self) -> Iterator[StagedEntry]:
+        """All open stages by index. The table must not change meanwhile."""
         return heapq.merge(
             *(
-                attempt.indexes()
+                attempt.entries()
                 for row in self._rows.values()
                 for opened in row.open_epochs.values()
                 for attempt in opened.attempts.values()
-            )
+            ),
+            key=lambda stage: stage.index,
         )
 
     def oldest_us(self) -> tuple[int | None, int | None]:

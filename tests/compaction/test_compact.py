@@ -132,6 +132,36 @@ def test_a_stage_that_stays_open_is_carried_until_it_is_committed() -> None:
     assert scene.rows() == scene.expected(), "read out of history"
 
 
+def test_a_small_stage_that_stays_open_keeps_no_large_file_of_others() -> None:
+    scene = new_scene()
+    kept = scene.stage("w", 0)
+    for number in range(8):
+        ballast = scene.stage("v", number, stages=40)
+        scene.compact(scene.point())
+        scene.commit(ballast)
+        image = scene.compact(scene.point())
+    [stages] = image.stages
+    assert stages.first == 1
+    assert stages.byte_count < 1_000
+    scene.commit(kept)
+    assert scene.rows() == scene.expected()
+
+
+def test_small_files_of_stages_become_one_and_large_ones_are_written_once() -> None:
+    scene = new_scene(small_file_bytes=2_000)
+    attempts = []
+    for _ in range(40):
+        attempts.append(scene.stage("w", 0))
+        scene.append()
+        image = scene.compact(scene.point())
+    *large, last = image.stages
+    assert large
+    assert all(2_000 <= each.byte_count < 4_000 for each in large)
+    assert last.byte_count < 2_500
+    scene.commit(*attempts)
+    assert scene.rows() == scene.expected()
+
+
 def test_what_was_never_committed_is_not_copied() -> None:
     scene = new_scene()
     lost, taken = scene.stage("w", 0, stages=3), scene.stage("w", 0, stages=3)

@@ -469,9 +469,9 @@ def test_open_stages_are_named_in_order() -> None:
     scene.stage(key(0), "a", 1, scene.new_batch())
     done = scene.stage_all(key(0, writer="u"), "c", 1)
     scene.stage(key(0, writer="v"), "d", 0, scene.new_batch())
-    assert list(scene.machine.open_stages()) == [1, 2, 3, 4, 5, 6]
+    assert [each.index for each in scene.machine.open_stages()] == [1, 2, 3, 4, 5, 6]
     scene.commit_epoch(key(0, writer="u"), done)
-    assert list(scene.machine.open_stages()) == [1, 2, 3, 4, 6]
+    assert [each.index for each in scene.machine.open_stages()] == [1, 2, 3, 4, 6]
 
 
 def test_who_decides_is_kept_with_the_state_once_it_was_changed() -> None:

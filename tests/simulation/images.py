@@ -19,6 +19,7 @@ from raftlog.image.open_image import OpenImage
 from raftlog.image.snapshot_file import read_snapshot
 from raftlog.machines.group_info import GroupInfo
 from raftlog.machines.topic import TopicMachine
+from raftlog.machines.writer_row import StagedEntry
 from raftlog.replica import Replica
 from raftlog.storage.contract import FileSystem
 from raftlog.wire.codec import decode_batch_header
@@ -104,7 +105,7 @@ class Read(NamedTuple):
     fingerprint: bytes
     mark: Offset | None
     """None: not a topic's."""
-    open_stages: tuple[LogIndex, ...]
+    open_stages: tuple[StagedEntry, ...]
 
     @classmethod
     def of(cls, info: GroupInfo, snapshot: SnapshotInfo, state: bytes) -> Read:
@@ -176,7 +177,7 @@ class ImageCheck:
         if read.mark not in (None, info.mark):
             self._fail(f"the snapshot of {index} has the mark {read.mark}")
         if info == self._image.snapshots[-1]:
-            for stage in read.open_stages:
+            for stage in (each.index for each in read.open_stages):
                 self._check_stage(stage)
 
     def _check_stage(self, index: LogIndex) -> None:

@@ -31,6 +31,7 @@ from raftlog.machines.extents import ExtentIndex
 from raftlog.machines.group_info import GroupInfo
 from raftlog.machines.producers import ProducerTable
 from raftlog.machines.topic import TopicMachine
+from raftlog.machines.writer_row import StagedEntry
 from raftlog.machines.writers import WriterTable
 from raftlog.multiraft import groups as opening
 from raftlog.multiraft.compaction import Compactions
@@ -56,7 +57,7 @@ def open_stage_not_carried() -> Any:
     """The newest of the open stages stays only in the log, which is dropped."""
     original = TopicMachine.open_stages
 
-    def open_stages(self: TopicMachine) -> Iterator[LogIndex]:
+    def open_stages(self: TopicMachine) -> Iterator[StagedEntry]:
         return iter(list(original(self))[:-1])
 
     return replaced(TopicMachine, "open_stages", open_stages)
