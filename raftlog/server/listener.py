@@ -31,10 +31,9 @@ from raftlog.errors import AddressInUse
 _GRPC_LOOP = "_server_main_loop"
 """The name of the coroutine in which grpc.aio's server takes calls."""
 
-_REBIND_TRIES = 100
 _REBIND_PAUSE_S = 0.05
-"""Five seconds in all: the old server's port may take a moment to be free. No settings: a port that
-is taken for longer is another process's."""
+"""The old server's port may take a moment to be free, and another process of this machine may take
+it meanwhile. No setting: a try costs nothing."""
 
 _CAUSE_CHARACTERS_MAX = 400
 """It quotes what a stranger sent, so the log's line is bounded; no setting."""
@@ -95,7 +94,8 @@ class Listener:
         self._server = server
 
     async def keep(self) -> None:
-        """Until `stop`: serve again whenever grpc's loop has ended. Raises `AddressInUse`."""
+        """Until `stop`: serve again whenever grpc's loop has ended, however long another process
+        holds the port then: any local user can take it in that moment."""
         while True:
             assert self._grpc_loop is not None, "it was started"
             await asyncio.wait([self._grpc_loop])
@@ -129,13 +129,12 @@ class Listener:
         await _close_port(old)
         if self._stopping:
             return
-        for left in reversed(range(_REBIND_TRIES)):
+        while True:
             try:
                 await self.start()
                 break
-            except AddressInUse:
-                if left == 0:
-                    raise
+            except AddressInUse as error:
+                self.note_end(error)
                 await asyncio.sleep(_REBIND_PAUSE_S)
         await old.stop(None)
 

@@ -82,6 +82,51 @@ def test_a_server_that_takes_anothers_place_while_all_is_stopped_is_stopped_too(
         asyncio.run(run())
 
 
+def test_a_port_that_another_process_takes_meanwhile_is_served_again_when_it_is_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Any local user can take it, for as long as it likes: that must not end the node."""
+    monkeypatch.setattr("raftlog.server.listener._REBIND_PAUSE_S", 0)
+    refused = 150
+
+    async def run() -> None:
+        port = free_ports(1)
+        holding = socket.socket()
+        holding.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made = 0
+
+        def make() -> grpc.aio.Server:
+            nonlocal made
+            made += 1
+            if made == 2:
+                holding.bind(("127.0.0.1", port))
+                holding.listen()
+            elif made == refused:
+                holding.close()
+            return grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+
+        listener = Listener(make, [Port(f"127.0.0.1:{port}", None)])
+        await listener.start()
+        keeping = asyncio.create_task(listener.keep())
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request("ListTopics", b"", path=b"\xff"))
+        async with asyncio.timeout(PATIENCE_S):
+            while made < refused:
+                await asyncio.wait([keeping], timeout=0.01)
+                assert not keeping.done()
+            while True:
+                with suppress(ConnectionRefusedError):
+                    _, again = await asyncio.open_connection("127.0.0.1", port)
+                    break
+            again.close()
+            await listener.stop()
+            await keeping
+        writer.close()
+
+    with capture_logs():
+        asyncio.run(run())
+
+
 PATHS = 20
 
 
