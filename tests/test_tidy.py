@@ -129,6 +129,13 @@ def banned_calls(text: str, tree: ast.Module) -> Iterator[str]:
             yield f"line {node.lineno} imports {name}"
 
 
+def unbounded_receives(text: str, tree: ast.Module) -> Iterator[str]:
+    """Options by which grpc decompresses whatever it is sent, however much that becomes."""
+    for node in _nodes(tree, ast.Tuple):
+        if ast.unparse(node) == "('grpc.max_receive_message_length', -1)":
+            yield f"line {node.lineno} receives messages of any length"
+
+
 def raw_output(text: str, tree: ast.Module) -> Iterator[str]:
     """Text of a command that reaches a terminal without `raftlog.cli.output`, which escapes it."""
     for node in _nodes(tree, ast.Call):
@@ -382,7 +389,7 @@ def broken_habits(file: str) -> list[str]:
     if file.startswith("tests/"):
         checks += (silent_modules,)
     else:
-        checks += (missing_docstrings, unquoted_words)
+        checks += (missing_docstrings, unquoted_words, unbounded_receives)
     if file.startswith("tests/") and not file.startswith(MEASURING):
         checks += (bounds_on_wall_time,)
         checks += () if file.startswith("tests/spark/") else (own_patience,)
@@ -417,6 +424,7 @@ def test_no_module_is_named_after_nothing() -> None:
         (banned_calls, "import yaml\nyaml.unsafe_load(text)\n"),
         (banned_calls, "from yaml import safe_load\n"),
         (banned_calls, "eval('1')\n"),  # source text for the check, never run
+        (unbounded_receives, "OPTIONS = [('grpc.max_receive_message_length', -1)]\n"),
         (raw_output, "typer.echo(name)\n"),
         (raw_output, "sys.stdout.buffer.write(value)\n"),
         (unquoted_words, "f'`raftlog topic describe {topic.name}`'\n"),

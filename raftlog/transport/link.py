@@ -52,7 +52,7 @@ minutes, and a partition would last that much longer than the network's fault. N
 election does not wait for them, and a ping costs nothing."""
 
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
-    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_receive_message_length", 64 * 1024),
     ("grpc.max_send_message_length", -1),
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 50),
@@ -61,7 +61,8 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     *KEEPALIVE_OPTIONS,
 )
 """Finds a node that comes back within half a second, which is no setting because a try costs one
-packet. The senders bound the size of frames."""
+packet. A link receives only a welcome: grpc would decompress one without a bound. The senders bound
+the size of frames."""
 
 _REFUSED_WAIT_S = 2.0
 """The wait after a rejection. The peer rejects again until an operator corrects a folder or an
