@@ -16,9 +16,9 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 
 from raftlog.core.types import COUNT_MAX, FIRST_OFFSET, LogIndex, Offset, Term
 from raftlog.errors import CorruptFile, FormatUnsupported
@@ -290,13 +290,20 @@ def encode_image(image: Image) -> bytes:
 
 
 RECEIVED_BYTES_MAX = 64 * 1024 * 1024
-"""The text of another node's manifest, at most: 400,000 files of 16 MiB or more. It is decoded on
-the loop."""
+"""The text of another node's manifest, at most. It is decoded on the loop."""
+
+_ROWS_MAX = 400_000
+"""Files in it, at most: of 16 MiB or more, 6 TB of one topic."""
 
 _Random = Annotated[int, Field(ge=0, lt=1 << 64)]
 _Number = Annotated[int, Field(ge=0, lt=1 << 62)]
 """Indexes, terms, offsets and sizes: counting on from one still fits 64 bits."""
 _Digest = Annotated[str, Field(max_length=128)]
+
+
+_Row = TypeVar("_Row")
+_Rows = Annotated[list[_Row], FailFast()]
+"""The first bad row ends it: an error for each of millions would fill the memory."""
 
 
 class _Text(BaseModel):
@@ -306,9 +313,9 @@ class _Text(BaseModel):
 
     generation: _Number
     base: tuple[_Number, _Number]
-    snapshots: list[tuple[_Number, _Number, _Number, _Digest]]
-    stages: list[tuple[_Number, _Number, _Number, _Random]]
-    history: list[tuple[_Number, _Number, _Number, _Number, _Random, _Random, _Digest]]
+    snapshots: _Rows[tuple[_Number, _Number, _Number, _Digest]]
+    stages: _Rows[tuple[_Number, _Number, _Number, _Random]]
+    history: _Rows[tuple[_Number, _Number, _Number, _Number, _Random, _Random, _Digest]]
     fresh_log: _Random
     agreed_mark: _Number
 
@@ -327,9 +334,13 @@ def decode_image(text: bytes, location: str) -> Image:
             fresh_log=found.fresh_log,
             agreed_mark=Offset(found.agreed_mark),
         )
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        what = f"{first['msg']} at {first['loc']}"
     except (ValueError, AssertionError) as error:
-        problem = f"it is not the manifest of an image: {repr(error)[:_PROBLEM_SHOWN_MAX]}"
-        raise CorruptFile(file=location, position=0, problem=problem) from error
+        what = repr(error)
+    problem = f"it is not the manifest of an image: {what[:_PROBLEM_SHOWN_MAX]}"
+    raise CorruptFile(file=location, position=0, problem=problem)
 
 
 def received_image(text: bytes, snapshot_bytes: int, location: str) -> Image:
@@ -340,6 +351,11 @@ def received_image(text: bytes, snapshot_bytes: int, location: str) -> Image:
     if len(text) > RECEIVED_BYTES_MAX:
         problem = f"it has {len(text)} bytes; {RECEIVED_BYTES_MAX} are allowed"
         raise CorruptFile(file=location, position=0, problem=problem)
+    most = {b"[": _ROWS_MAX, b",": 7 * _ROWS_MAX, b":": len(_Text.model_fields)}
+    for mark, count_max in most.items():  # values take far more memory than their text
+        if text.count(mark) > count_max:
+            problem = f"it has more than {count_max} times {mark.decode()!r}"
+            raise CorruptFile(file=location, position=0, problem=problem)
     image = decode_image(text, location)
     record_bytes = sum(each.record_bytes for each in image.history)
     if not image.snapshots:

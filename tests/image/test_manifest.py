@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from raftlog.core.types import COUNT_MAX, LogIndex
 from raftlog.errors import CorruptFile, FormatUnsupported
@@ -17,6 +18,7 @@ from raftlog.image.manifest import (
     RECEIVED_BYTES_MAX,
     Image,
     SnapshotInfo,
+    _Text,
     decode_image,
     encode_image,
     kept_snapshots,
@@ -199,6 +201,9 @@ def test_what_another_node_sends_has_a_snapshot_and_a_bounded_length() -> None:
     for text, snapshot_bytes, problem in (
         (encode_image(NO_IMAGE), 1, "no snapshot"),
         (bytes(RECEIVED_BYTES_MAX + 1), 1, "bytes"),
+        (b"[" * 400_001, 1, r"more than 400000 times '\['"),
+        (b"," * 2_800_001, 1, "more than 2800000 times ','"),
+        (encode_image(sound)[:-1] + b',"another":0}', 1, "more than 7 times ':'"),
         (encode_image(sound), FILE_BYTES_MAX + 1, "its snapshot has"),
         (encode_image(replace(sound, snapshots=(snapshot(beyond, 200),))), 1, "it is at entry"),
         (
@@ -209,3 +214,13 @@ def test_what_another_node_sends_has_a_snapshot_and_a_bounded_length() -> None:
     ):
         with pytest.raises(CorruptFile, match=problem):
             received_image(text, snapshot_bytes, "it")
+
+
+def test_the_first_bad_row_of_a_manifest_ends_its_decoding() -> None:
+    """An error for each would fill the memory."""
+    text = encode_image(image(2)).replace(b'"stages":[', b'"stages":[' + b"[]," * 1_000)
+    with pytest.raises(ValidationError) as caught:
+        _Text.model_validate_json(text)
+    assert caught.value.error_count() == 4
+    with pytest.raises(CorruptFile, match="Field required"):
+        decode_image(text, "it")
