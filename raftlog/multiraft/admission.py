@@ -116,5 +116,6 @@ class Admission:
             raise overload
 
     def own(self, short: ResourceShortage) -> ResourceShortage:
-        """The error as a client is told it: it names the node."""
-        return replace(short, node=f"node {self._node}")
+        """The error as a client is told it: it names the node, and no file, whose path has the
+        number of a group that the client may not know of."""
+        return replace(short, node=f"node {self._node}", file="a write")

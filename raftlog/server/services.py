@@ -172,7 +172,7 @@ class Services:
             version=self._version,
             registered=self._multiraft.replicas.has_registered(node.node),
             disk_keeps_up=disk.keeps_up,
-            disk_full=disk.full.file if disk.full is not None else "",
+            disk_full="a write" if disk.full is not None else "",
             rules=controller.rules,
             rules_known=RULES_LATEST,
             behind_rules=controller.behind_rules(node.addresses, RULES_LATEST),

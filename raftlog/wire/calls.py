@@ -113,7 +113,7 @@ class ClusterDescription:
     disk_keeps_up: bool
     """Whether its writes end in time and find room."""
     disk_full: str
-    """The file for which the disk has no room; "" while there is room."""
+    """What the disk has no room for; "" while there is room."""
     rules: int
     """The version of the rules that the controller permits, from 1 (`raftlog.machines.rules`)."""
     rules_known: int

@@ -245,12 +245,12 @@ def test_a_full_disk_refuses_writes_with_the_reason_and_heals_by_itself(tmp_path
                 client.append(TOPIC, [{"number": -1, "text": large}])
                 disk.fill()
                 numbers, refusal = append_until_refused(hasty, TOPIC)
-                assert "The disk of node 1 is full" in str(refusal)
-                assert "node-1" in str(refusal)
+                assert "The disk of node 1 is full: there is no room for a write." in str(refusal)
+                assert "groups/" not in str(refusal), "a path has the numbers of others' topics"
                 assert "Make room" in str(refusal)
                 code, node = status_of(cluster)
                 assert (code, node["disk"]) == (ExitCode.UNAVAILABLE, "full")
-                assert "node-1" in node["disk_full"]
+                assert node["disk_full"] == "a write"
                 known = {-1, *numbers}
                 assert [n for n in numbers_in(client, TOPIC) if n in known] == [-1, *numbers]
                 disk.make_room()
