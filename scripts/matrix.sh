@@ -41,8 +41,9 @@ run_cell() {
     case $cell in
         python-*) scripts/test-fast.sh "$@" && run_spark_core "$@" ;;
         spark-*)
-            RAFTLOG_SPARK=${cell#spark-} run_spark_core "$@" &&
-                run_queries_that_move "$PWD/$RAFTLOG_VENV/bin/python" "$@"
+            RAFTLOG_SPARK=${cell#spark-} run_spark_core "$@" || return
+            # 4.1 cannot read a topic as a stream.
+            [ $cell = spark-4.1 ] || run_queries_that_move "$PWD/$RAFTLOG_VENV/bin/python" "$@"
             ;;
     esac
 }

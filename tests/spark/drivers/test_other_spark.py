@@ -57,7 +57,7 @@ def test_a_query_goes_on_under_this_spark_where_an_earlier_one_planned_it(
 ) -> None:
     """Its batch 0 is committed and its batch 1 is planned; another query has state."""
     if not (earlier := os.environ.get(EARLIER)):
-        pytest.skip(f"{EARLIER} names no Python: `make matrix CELLS=spark-4.1` does")
+        pytest.skip(f"{EARLIER} names no Python: `make matrix CELLS=spark-4.2` does")
 
     def run(python: str, fails: str = "") -> str:
         arguments = ("-c", JOB, cluster.servers, str(tmp_path), fails)
