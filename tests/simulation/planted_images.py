@@ -65,10 +65,14 @@ def open_stage_not_carried() -> Any:
 
 def carried_stage_forgotten() -> Any:
     """A stage that was carried once is not carried a second time."""
-    original = compacting._carry
+    original, open_stages = compacting._carry, TopicMachine.open_stages
 
-    def carry(fs: Any, job: Any, machine: Any, replay: Any) -> tuple[StagesInfo, ...]:
-        return tuple(each for each in original(fs, job, machine, replay) if each.last == job.index)
+    def carry(fs: Any, job: Any, *rest: Any) -> tuple[StagesInfo, ...]:
+        def new(self: TopicMachine) -> Iterator[StagedEntry]:
+            return (each for each in open_stages(self) if each.index > job.image.index)
+
+        with replaced(TopicMachine, "open_stages", new):
+            return original(fs, job, *rest)
 
     return replaced(compacting, "_carry", carry)
 
