@@ -20,7 +20,7 @@ from raftlog.client.arguments import whole_argument
 from raftlog.client.key_values import KeyValueStore
 from raftlog.client.marks import check_not_above
 from raftlog.client.reader import TopicReader
-from raftlog.client.record_batches import RecordBatches
+from raftlog.client.record_batches import FollowedBatches
 from raftlog.core.types import NO_INDEX, Offset
 from raftlog.errors import (
     DataLoss,
@@ -61,7 +61,7 @@ def group_start_argument(start: int | None, group: str, first: object) -> GroupS
             )
 
 
-class GroupReader(RecordBatches):
+class GroupReader(FollowedBatches):
     """A topic's batches from a reader group's position on, as they come. One thread at a time; any
     may call `close`.
 
@@ -83,25 +83,23 @@ class GroupReader(RecordBatches):
     ) -> None:
         """`first`: where a group without a position begins. The others are as for
         `TopicReader.follow`. Raises as `LogClient.follow`."""
-        super().__init__(reader)
         self._store = store
         self._topic = topic
         self._group = group
-        self._patience_s = patience_s
-        self._until_idle = until_idle
         self._key = key_of(group, topic.name)
         self._token = uuid.uuid4().hex[:8]
         found = store.get(self._key)
         self._version = NO_INDEX if found is None else found.version
         held = reader.mark()
         if found is not None:
-            self._position = self._resumed(found, held)
+            start = self._resumed(found, held)
         elif isinstance(first, int):
             check_not_above("group_start", first, topic, held)
-            self._position = Offset(first)
+            start = Offset(first)
         else:
-            self._position = held.log_start_offset if first == "earliest" else held.high_water_mark
-        self._committed = self._position
+            start = held.log_start_offset if first == "earliest" else held.high_water_mark
+        super().__init__(reader, start, patience_s=patience_s, until_idle=until_idle)
+        self._committed = start
 
     @property
     def position(self) -> Offset:
@@ -114,18 +112,10 @@ class GroupReader(RecordBatches):
         return self._committed
 
     def _read(self) -> pa.RecordBatch:
-        batches, self._batches = self._batches, None
-        if batches is None:
-            batches = self._reader.follow(
-                self._position, patience_s=self._patience_s, until_idle=self._until_idle
-            )
         try:
-            batch = next(batches)
+            return super()._read()
         except (OffsetTrimmed, TopicRecreated) as error:
             raise replace(error, group=self._group) from error
-        self._batches = batches
-        self._position = Offset(self._position + batch.num_rows)
-        return batch
 
     def commit(self, offset: int | None = None) -> ReaderPosition:
         """Store that the group has processed what was taken. Durable on a majority on return.

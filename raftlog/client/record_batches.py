@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from raftlog.client.reader import TopicReader
+from raftlog.core.types import Offset
 from raftlog.errors import RaftlogError
 
 if TYPE_CHECKING:
@@ -93,3 +94,28 @@ class RecordBatches:
         (`client.try_timeout_s`).
         """
         self._reader.stop()
+
+
+class FollowedBatches(RecordBatches):
+    """The batches of a topic as they come. After the end of an iteration, or an error, the next one
+    continues where it was, except after `close`."""
+
+    def __init__(
+        self, reader: TopicReader, start: Offset, *, patience_s: float, until_idle: bool
+    ) -> None:
+        """`start`: the first offset to read. The others are as for `TopicReader.follow`."""
+        super().__init__(reader)
+        self._position = start
+        self._patience_s = patience_s
+        self._until_idle = until_idle
+
+    def _read(self) -> pa.RecordBatch:
+        batches, self._batches = self._batches, None
+        if batches is None:
+            batches = self._reader.follow(
+                self._position, patience_s=self._patience_s, until_idle=self._until_idle
+            )
+        batch = next(batches)
+        self._batches = batches
+        self._position = Offset(self._position + batch.num_rows)
+        return batch

@@ -18,7 +18,7 @@ from raftlog.client.key_values import KeyValueStore
 from raftlog.client.marks import read_marks
 from raftlog.client.positions import check_group
 from raftlog.client.reader import TopicReader
-from raftlog.client.record_batches import RecordBatches
+from raftlog.client.record_batches import FollowedBatches, RecordBatches
 from raftlog.client.topics import meant
 from raftlog.core.types import Offset
 from raftlog.errors import RaftlogError
@@ -140,12 +140,13 @@ class TopicReads:
             columns: As in `read`.
             preference: As in `read`. Whether more records came is asked of the leader.
             where: As in `read`.
-            idle_timeout_s: Return when no record came for so many seconds. Default: never.
+            idle_timeout_s: End the iteration when no record came for so many seconds. Default:
+                never.
 
         Returns:
             An iterator over Arrow batches, none of which is empty, which another thread can
-            `close`. With `group` it is a `GroupReader`, whose `commit` stores how far the group has
-            got.
+            `close`. After its end, or an error, the next iteration continues where it was. With
+            `group` it is a `GroupReader`, whose `commit` stores how far the group has got.
 
         Raises:
             DeadlineExceeded: No leader could be asked whether there are more records. The batches
@@ -179,9 +180,7 @@ class TopicReads:
             )
         reader = self._reader(topic, columns, preference, where)
         first_offset = Offset(start) if start is not None else reader.mark().high_water_mark
-        return RecordBatches(
-            reader, reader.follow(first_offset, patience_s=patience_s, until_idle=until_idle)
-        )
+        return FollowedBatches(reader, first_offset, patience_s=patience_s, until_idle=until_idle)
 
     def read_high_water_mark(self, topic: TopicInfo | str) -> ReadableRange:
         """Ask the topic's leader for the high-water mark by a linearizable read.

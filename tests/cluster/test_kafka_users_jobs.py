@@ -1,0 +1,317 @@
+"""What users of Kafka's Python clients do in their first weeks, each job in its shortest form."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import zlib
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
+from raftlog.client.log_client import LogClient
+from raftlog.errors import PositionMoved, SchemaMismatch
+from tests.cli.command import run
+
+MESSAGES = "key string, value binary, headers array<struct<key: string, value: binary>>"
+
+FORKED_WORKERS = """
+import multiprocessing, sys, raftlog
+
+with raftlog.connect(sys.argv[1]) as client:
+    end = client.read_high_water_mark("shared-out").high_water_mark
+
+    def count(part):
+        return client.read("shared-out", end * part // 3, end * (part + 1) // 3).to_table().num_rows
+
+    with multiprocessing.get_context("fork").Pool(3) as pool:
+        print(pool.map(count, range(3)))
+"""
+
+
+def rows(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def numbers(batches: Iterable[pa.RecordBatch]) -> list[int]:
+    return [row["n"] for row in rows(batches)]
+
+
+def test_a_message_comes_back_with_key_headers_offset_and_time(
+    client: LogClient, name: str
+) -> None:
+    client.create_topic(name, MESSAGES)
+    headers = [{"key": "trace", "value": b"\x00\xff"}]
+    before = datetime.now(UTC)
+    sent = client.append(name, [{"key": "k", "value": b"v", "headers": headers}, {"key": "gone"}])
+    found = client.read(name, columns=["key", "value", "headers", "_offset", "_timestamp"])
+    first, tombstone = rows(found)
+    assert abs(first.pop("_timestamp") - before).total_seconds() < 600
+    assert first == {"key": "k", "value": b"v", "headers": headers, "_offset": sent.start}
+    assert (tombstone["value"], tombstone["headers"]) == (None, None)
+
+
+def test_threads_that_share_a_producer_keep_the_order_of_each(client: LogClient, name: str) -> None:
+    client.create_topic(name, "thread int, n int")
+    with client.producer(name) as producer, ThreadPoolExecutor(4) as threads:
+
+        def produce(thread: int) -> None:
+            for n in range(50):
+                producer.append([{"thread": thread, "n": n}])
+
+        list(threads.map(produce, range(4)))
+        assert producer.flush() == producer.acknowledged == 200
+    for thread in range(4):
+        assert numbers(client.read(name, where=f"thread = {thread}")) == list(range(50))
+
+
+def test_one_reader_shares_its_records_out_to_threads_by_key(client: LogClient, name: str) -> None:
+    client.create_topic(name, "key string, n int")
+    client.append(name, [{"key": f"user-{n % 5}", "n": n} for n in range(50)])
+    workers = [ThreadPoolExecutor(1) for _ in range(3)]
+    done: dict[str, list[int]] = {}
+    reader = client.follow(name, group=name, idle_timeout_s=0)
+    for batch in reader:
+        given = [
+            workers[zlib.crc32(row["key"].encode()) % 3].submit(
+                done.setdefault(row["key"], []).append, row["n"]
+            )
+            for row in batch.to_pylist()
+        ]
+        for each in given:
+            each.result()
+        reader.commit()
+    assert done == {f"user-{user}": list(range(user, 50, 5)) for user in range(5)}
+    assert client.positions.lag(name)[0].records_behind == 0
+
+
+def test_a_standby_continues_after_the_last_record_that_a_dead_member_committed(
+    client: LogClient, name: str
+) -> None:
+    client.create_topic(name, "n int")
+    client.append(name, [{"n": n} for n in range(10)])
+    given = {"columns": ["n", "_offset"], "where": "n >= 4", "idle_timeout_s": 0}
+    dying = client.follow(name, group=name, **given)
+    for row in next(dying).to_pylist():
+        dying.commit(row["_offset"] + 1)
+        if row["n"] == 6:
+            break
+    standby = client.follow(name, group=name, **given)
+    assert numbers(standby) == [7, 8, 9]
+    standby.commit()
+    with pytest.raises(PositionMoved, match="to offset 10"):
+        dying.commit()
+
+
+def test_topics_of_a_pattern_are_read_under_one_group(client: LogClient, name: str) -> None:
+    for kind in ("cpu", "memory"):
+        client.append(client.create_topic(f"{name}-{kind}", "n int"), [{"n": 1}])
+    wanted = [topic for topic in client.list_topics() if re.fullmatch(f"{name}-.*", topic.name)]
+    for reader in [client.follow(topic, group=name, idle_timeout_s=0) for topic in wanted]:
+        assert numbers(reader) == [1]
+        reader.commit()
+    lags = client.positions.lag(name)
+    assert {lag.position.topic: lag.records_behind for lag in lags} == {
+        f"{name}-cpu": 0,
+        f"{name}-memory": 0,
+    }
+
+
+def test_what_cannot_be_processed_goes_to_a_dead_letter_topic(client: LogClient, name: str) -> None:
+    client.create_topic(name, "value binary")
+    good = client.create_topic(f"{name}-good", "n int")
+    dead = client.create_topic(f"{name}-dead", "value binary, error string, source_offset bigint")
+    values = [b'{"n": 1}', b"{oops", b'{"n": "two"}', b"\xff\xfe", None, b'{"n": 6}']
+    client.append(name, [{"value": value} for value in values])
+    reader = client.follow(name, group=name, columns=["value", "_offset"], idle_timeout_s=0)
+    with client.producer(good) as results, client.producer(dead) as letters:
+        for row in rows(reader):
+            try:
+                results.append([json.loads(row["value"])])
+            except (ValueError, TypeError, SchemaMismatch) as error:
+                letter = {"error": type(error).__name__, "source_offset": row["_offset"]}
+                letters.append([{"value": row["value"], **letter}])
+        results.flush()
+        letters.flush()
+    reader.commit()
+    assert numbers(client.read(good)) == [1, 6]
+    assert [(row["value"], row["source_offset"]) for row in rows(client.read(dead))] == [
+        (values[offset], offset) for offset in (1, 2, 3, 4)
+    ]
+
+
+def test_a_read_begins_at_a_time_or_at_the_end(client: LogClient, name: str) -> None:
+    client.create_topic(name, "n int")
+    client.append(name, [{"n": 0}])
+    [first] = rows(client.read(name, columns=["_timestamp"]))
+    wait_for(lambda: datetime.now(UTC) > first["_timestamp"], "the clock", PATIENCE_S)
+    new = client.follow(name, idle_timeout_s=0)
+    client.append(name, [{"n": 1}, {"n": 2}])
+    [*_, last] = rows(client.read(name, columns=["_timestamp"]))
+    assert numbers(new) == [1, 2], "what came after the call, though nothing had been taken"
+    assert client.find_offset(name, first["_timestamp"]) == 0
+    since = client.find_offset(name, last["_timestamp"])
+    assert numbers(client.follow(name, since, idle_timeout_s=0)) == [1, 2]
+    end = client.read_high_water_mark(name).high_water_mark
+    assert numbers(client.read(name, end - 1)) == [2]
+
+
+@pytest.mark.parametrize("group", [None, "polling"])
+def test_a_reader_that_found_nothing_is_polled_again(
+    client: LogClient, name: str, group: str | None
+) -> None:
+    client.create_topic(name, "n int")
+    begin: dict[str, Any] = {"start": 0} if group is None else {"group": group}
+    reader = client.follow(name, idle_timeout_s=0, **begin)
+    for n in range(3):
+        assert next(reader, None) is None
+        client.append(name, [{"n": n}])
+        assert numbers(reader) == [n]
+    reader.close()
+    client.append(name, [{"n": 3}])
+    assert next(reader, None) is None
+
+
+def test_the_latest_value_of_each_key_is_kept_up_by_reading_on(
+    client: LogClient, name: str
+) -> None:
+    client.create_topic(name, "key string not null, value string")
+    client.append(
+        name, [{"key": f"u{n % 3}", "value": f"v{n}"} for n in range(9)] + [{"key": "u1"}]
+    )
+    table: dict[str, str] = {}
+    changes = client.follow(name, 0, idle_timeout_s=0)
+
+    def read_on() -> dict[str, str]:
+        for row in rows(changes):
+            if row["value"] is None:
+                table.pop(row["key"], None)
+            else:
+                table[row["key"]] = row["value"]
+        return table
+
+    assert read_on() == {"u0": "v6", "u2": "v8"}
+    client.append(name, [{"key": "u1", "value": "back"}])
+    assert read_on() == {"u0": "v6", "u1": "back", "u2": "v8"}
+
+
+def test_a_consumer_meets_a_wider_column_and_continues_after_it_follows_again(
+    client: LogClient, name: str
+) -> None:
+    client.create_topic(name, "n int")
+    client.append(name, [{"n": 1}])
+    reader = client.follow(name, group=name, idle_timeout_s=0)
+    alone = client.follow(name, 0, idle_timeout_s=0)
+    assert numbers(reader) == numbers(alone) == [1]
+    reader.commit()
+    client.alter_schema(name, add="country string", types="n bigint")
+    client.append(name, [{"n": 2}])
+    assert numbers(reader) == numbers(alone) == [2], "as long as the values fit"
+    client.append(name, [{"n": 2**40, "country": "DE"}])
+    for each in (reader, alone, reader, alone):
+        with pytest.raises(SchemaMismatch, match="altered since the read began"):
+            next(each)
+    assert reader.commit().offset == 2
+    again = client.follow(name, group=name, idle_timeout_s=0)
+    assert rows(again) == [{"n": 2**40, "country": "DE"}]
+
+
+def test_coroutines_append_side_by_side_and_a_reader_task_ends_at_shutdown(
+    client: LogClient, name: str
+) -> None:
+    client.create_topic(name, "n int")
+    reader = client.follow(name, group=name)
+    found: list[int] = []
+
+    async def consume() -> None:
+        while (batch := await asyncio.to_thread(next, reader, None)) is not None:
+            found.extend(batch.column("n").to_pylist())
+            await asyncio.to_thread(reader.commit)
+
+    async def serve() -> None:
+        consumer = asyncio.create_task(consume())
+        producer = client.producer(name)
+        calls = [asyncio.to_thread(producer.append_and_flush, [{"n": n}]) for n in range(8)]
+        sent = await asyncio.gather(*calls)
+        assert sorted(each.start for each in sent) == list(range(8))
+        await asyncio.to_thread(wait_for, lambda: len(found) == 8, "the records", PATIENCE_S)
+        reader.close()
+        await asyncio.wait_for(consumer, PATIENCE_S)
+
+    asyncio.run(serve())
+    assert sorted(found) == list(range(8))
+    assert client.follow(name, group=name).position == 8
+
+
+def test_a_handler_of_a_signal_ends_the_reader_of_its_own_thread(
+    client: LogClient, name: str
+) -> None:
+    client.create_topic(name, "n int")
+    client.append(name, [{"n": 1}])
+    reader = client.follow(name, group=name)
+    found: list[int] = []
+
+    def end_once_it_waits() -> None:
+        wait_for(lambda: found == [1], "the record", PATIENCE_S)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    former = signal.signal(signal.SIGUSR1, lambda *_: reader.close())
+    ending = threading.Thread(target=end_once_it_waits)
+    ending.start()
+    try:
+        for batch in reader:
+            found.extend(batch.column("n").to_pylist())
+    finally:
+        ending.join(PATIENCE_S)
+        signal.signal(signal.SIGUSR1, former)
+    assert reader.commit().offset == 1
+
+
+def test_a_pool_of_processes_shares_out_a_topic_by_ranges_of_offsets(
+    shared: ProcessCluster, client: LogClient
+) -> None:
+    client.create_topic("shared-out", "n int")
+    client.append("shared-out", [{"n": n} for n in range(10)])
+    command = [sys.executable, "-c", FORKED_WORKERS, shared.servers]
+    printed = subprocess.run(
+        command, capture_output=True, timeout=PATIENCE_S, check=True, text=True
+    ).stdout
+    assert json.loads(printed) == [3, 3, 4]
+
+
+def test_what_tail_prints_as_json_is_produced_into_another_topic(
+    shared: ProcessCluster,
+    client: LogClient,
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    client.create_topic(name, MESSAGES)
+    sent: list[dict[str, Any]] = [
+        {"key": "a", "value": b"text", "headers": [{"key": "h", "value": b"\xff"}]},
+        {"key": None, "value": b"\x00\xfe", "headers": None},
+        {"key": 'quote" \u2028', "value": None, "headers": []},
+    ]
+    client.append(name, sent)
+    words = ("--servers", shared.servers)
+    printed = run(monkeypatch, capsys, *words, "tail", name, "--start", "earliest", "-o", "json")
+    assert printed.code == 0
+    file = tmp_path / "printed.jsonl"
+    file.write_text(printed.out)
+    client.create_topic(f"{name}-copy", MESSAGES)
+    copied = run(monkeypatch, capsys, *words, "produce", f"{name}-copy", str(file))
+    assert copied.code == 0, copied.err
+    assert rows(client.read(f"{name}-copy")) == sent
