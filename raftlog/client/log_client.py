@@ -108,8 +108,8 @@ class LogClient(TopicReads):
     def __enter__(self) -> LogClient:
         return self
 
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if kind is None:
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        if kind is None or issubclass(kind, SystemExit):
             self.close()
             return
         for producer in self._open_producers():
@@ -125,7 +125,8 @@ class LogClient(TopicReads):
         """Flush and close the client's producers, then close its connections.
 
         Every other call ends with `ClientClosed`, also a `follow` in another thread. A `with` block
-        that ends with an error drops the rows that its producers have not sent.
+        that ends with an error, other than `sys.exit`, drops the rows that its producers have not
+        sent.
 
         Raises:
             RaftlogError: The first error of a producer, whose rows may be missing from the log. All

@@ -79,8 +79,8 @@ class Producer:
     offsets once `flush` has returned. Before that, a thread sends them `client.linger_s` after
     `append`, or earlier if they fill an entry. It lives while rows are not acknowledged. If the
     interpreter exits meanwhile, it waits until they are, and logs a warning: close the producer.
-    Closing the client closes its producers. A `with` block that ends with an error drops the rows
-    that were not sent.
+    Closing the client closes its producers. A `with` block that ends with an error, Ctrl-C
+    included, drops the rows that were not sent; one that ends with `sys.exit` sends them.
 
     The log forgets a producer that is idle for long (`topic.producer_lease_s`). So a producer that
     was idle for `client.producer_idle_max_s` takes a new id. It keeps its id while an append of it
@@ -139,8 +139,8 @@ class Producer:
     def __enter__(self) -> Producer:
         return self
 
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if kind is None:
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        if kind is None or (issubclass(kind, SystemExit) and not self._problem):
             self.close()
         else:
             with self._lock:

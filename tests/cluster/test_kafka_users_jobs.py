@@ -22,7 +22,7 @@ import pytest
 
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
-from raftlog.errors import PositionMoved, SchemaMismatch
+from raftlog.errors import DeadlineExceeded, PositionMoved, ProducerClosed, SchemaMismatch
 from tests.cli.command import run
 
 MESSAGES = "key string, value binary, headers array<struct<key: string, value: binary>>"
@@ -75,6 +75,33 @@ def test_threads_that_share_a_producer_keep_the_order_of_each(client: LogClient,
         assert producer.flush() == producer.acknowledged == 200
     for thread in range(4):
         assert numbers(client.read(name, where=f"thread = {thread}")) == list(range(50))
+
+
+def test_rows_are_sent_if_a_script_ends_with_sys_exit_inside_its_block(
+    shared: ProcessCluster, client: LogClient, name: str
+) -> None:
+    """As a handler of SIGTERM does, which ends a service."""
+    other = client.create_topic(f"{name}-other", "n int")
+    client.create_topic(name, "n int")
+
+    leaving = shared.client()
+    open_one = leaving.producer(name, linger_s=60)
+
+    def serve() -> None:
+        with leaving:
+            open_one.append([{"n": 1}])
+            with leaving.producer(name, linger_s=60) as producer:
+                producer.append([{"n": 2}])
+                with leaving.producer(other) as failed:
+                    with pytest.raises(DeadlineExceeded):
+                        failed.append_and_flush([{"n": 3}], timeout_s=0)
+                    sys.exit(5)
+
+    with pytest.raises(SystemExit, match="5"):
+        serve()
+    with pytest.raises(ProducerClosed, match="its client was closed"):
+        open_one.append([{"n": 4}])
+    assert sorted(numbers(client.read(name))) == [1, 2]
 
 
 def test_one_reader_shares_its_records_out_to_threads_by_key(client: LogClient, name: str) -> None:
