@@ -5,10 +5,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 
-import pyarrow as pa
-
 from raftlog.checksum import chain
 from raftlog.client.connection import Connection
+from raftlog.client.producer import Rows, record_batches
 from raftlog.client.window import Window
 from raftlog.config import ClientSettings
 from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
@@ -49,17 +48,21 @@ class Attempt:
         self._records = 0
         self._chained_crc = 0
 
-    def write(self, batch: pa.RecordBatch) -> None:
+    def write(self, data: Rows) -> None:
         """Take rows, and stage those that fill an entry.
 
         Args:
-            batch: Rows with the topic's columns.
+            data: As in `Producer.append`.
 
         Raises:
             SchemaMismatch: The rows do not fit the topic's schema. None was taken.
+            InvalidOption: `data` is something else. Nothing was taken.
             WriteRefused: The log refused an entry; each subclass says why.
         """
-        self._stage(self._buffer.add(conform(batch, self._topic.schema, self._topic.name)))
+        topic = self._topic
+        batches = list(record_batches(data, topic))
+        for batch in [conform(each, topic.schema, topic.name) for each in batches]:
+            self._stage(self._buffer.add(batch))
 
     def finish(self) -> AttemptReference | None:
         """Stage the remaining rows, and wait until all are durable.

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import uuid
 import zlib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from raftlog import EpochKey
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.errors import DeadlineExceeded, PositionMoved, ProducerClosed, SchemaMismatch
@@ -102,6 +104,25 @@ def test_rows_are_sent_if_a_script_ends_with_sys_exit_inside_its_block(
     with pytest.raises(ProducerClosed, match="its client was closed"):
         open_one.append([{"n": 4}])
     assert sorted(numbers(client.read(name))) == [1, 2]
+
+
+def test_a_transaction_over_two_topics_takes_rows_as_a_producer_does(
+    client: LogClient, name: str
+) -> None:
+    topics = [client.create_topic(f"{name}-{each}", "n int") for each in ("debit", "credit")]
+    key = EpochKey(writer="bank", query_id="bank", run=uuid.uuid4().hex, epoch=0, streaming=False)
+    attempts = [client.attempt(topic, key) for topic in topics]
+    for n, attempt in enumerate(attempts):
+        with pytest.raises(SchemaMismatch):
+            attempt.write([{"n": 5}, {"n": "six"}])
+        attempt.write([{"n": n}])
+    staged = [attempt.finish() for attempt in attempts]
+    assert [numbers(client.read(topic)) for topic in topics] == [[], []]
+    for topic, reference in zip(topics, staged, strict=True):
+        assert reference is not None
+        for replayed in (False, True):
+            assert client.commit_epoch(topic, key, [reference]).replayed == replayed
+    assert [numbers(client.read(topic)) for topic in topics] == [[0], [1]]
 
 
 def test_one_reader_shares_its_records_out_to_threads_by_key(client: LogClient, name: str) -> None:
