@@ -110,7 +110,9 @@ class Member(Part):
         self.recovery = Recovery(hard_state)
         """Whether it lost its log and is copying it."""
         voters = hard_state.voters
-        if self.recovering and voters is not None and voters.since > log.last_index:
+        if voters is not None and voters.since > log.last_index:
+            # Its end is lost, noticed or not: what is left may be from when others, or this member
+            # alone, decided.
             memberships.lost(voters)
         self.leader = NO_NODE
         """Who leads this term, as far as this member knows; NO_NODE: unknown or lost."""

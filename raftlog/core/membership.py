@@ -155,7 +155,7 @@ class Memberships(Part):
         self._note_latest()
 
     def lost(self, voters: VotersAt) -> None:
-        """A log that is lost had a membership with these voters. They are the latest that are
+        """A log whose end is lost had a membership with these voters. They are the latest that are
         known, until the log reaches as far again."""
         self._lost = MembershipAt(voters.since, Membership(voters.voters, voters.outgoing))
         self._note_latest()

@@ -403,23 +403,49 @@ def test_what_a_member_held_before_it_counted_is_committed_as_soon_as_it_counts(
 # ---------------------------------------------------------------- who decides
 
 
-def test_who_lost_its_log_knows_the_latest_voters_until_its_log_has_them_again() -> None:
-    """Refilled from the beginning it passes by former memberships, and decides by none of them."""
-    alone = Membership(node_ids(1))
+ALONE = Membership(node_ids(1))
+
+
+def grown_from_one() -> Network:
+    """Member 1 was the only voter; now all three are."""
     network = Network(
-        Member(node, membership=alone if node == 1 else NOBODY_DECIDES) for node in (1, 2, 3)
+        Member(node, membership=ALONE if node == 1 else NOBODY_DECIDES) for node in (1, 2, 3)
     )
     network.elect(1)
     network[1].change(1, learners=(2, 3))
     network.settle()
     network[1].change(1, 2, 3)
     network.settle()
+    return network
+
+
+def test_who_lost_the_end_of_its_log_unnoticed_does_not_decide_by_what_is_left() -> None:
+    """A cut that left whole frames, or an older copy: the journal still knows who voted later."""
+    since = grown_from_one()[1].raft.memberships.latest_index
+    for kept in range(since):
+        network = grown_from_one()
+        network.crash(1)
+        del network[1].disk_log[kept:]
+        network.isolate(1)
+        network.restart(1)
+        network.tick(20 * TIMING.election_ticks_min)
+        assert network[1].raft.role is not Role.LEADER, f"it kept {kept} entries"
+        assert network[1].raft.membership.voters == (1, 2, 3)
+        leader = network.elect_any()
+        leader.propose("without it")
+        network.settle()
+        assert leader.raft.commit_index == leader.raft.log.last_index
+
+
+def test_who_lost_its_log_knows_the_latest_voters_until_its_log_has_them_again() -> None:
+    """Refilled from the beginning it passes by former memberships, and decides by none of them."""
+    network = grown_from_one()
     since = network[1].raft.memberships.latest_index
     network.isolate(1)
     network[1].lose_log(knows_end=True)
     lost = network[1].raft.memberships
     assert (lost.latest.voters, lost.latest_index) == ((1, 2, 3), since)
-    assert lost.at(LogIndex(0)).membership == alone, "what it has of the log is older"
+    assert lost.at(LogIndex(0)).membership == ALONE, "what it has of the log is older"
     entries = network[2].log
     lost.grown(entries[: since - 1])
     assert lost.latest.voters == (1, 2, 3)
