@@ -66,7 +66,7 @@ __all__ = [
 
 SchemaLike: TypeAlias = "str | pa.Schema | Schema | pd.DataFrame"
 """A schema as Spark DDL text, as Spark JSON text, as an Arrow schema, as a topic has it, or as the
-columns of a pandas DataFrame without its index."""
+columns and the named index of a pandas DataFrame."""
 
 
 class LogClient(TopicReads):
@@ -160,7 +160,7 @@ class LogClient(TopicReads):
             name: 1 to 249 ASCII letters, digits, `.`, `_` and `-`. It must not start with a dot.
             schema: The columns: Spark DDL text ("id bigint, text string"), the JSON text of a Spark
                 schema, a `pa.Schema`, the `Schema` of another topic, or a pandas DataFrame whose
-                columns Arrow knows the types of.
+                columns Arrow knows the types of. An index with a name is a column.
             if_not_exists: Return a topic of this name that exists already, whatever its schema and
                 settings.
             settings: Settings by name, as for `alter_topic`. Default: records stay until they are
@@ -338,7 +338,8 @@ class LogClient(TopicReads):
         Args:
             topic: The topic, or its name.
             data: A `pa.Table`, a `pa.RecordBatch`, a pandas DataFrame, or a list of mappings from
-                column name to value. A nullable column that they lack is null.
+                column name to value. A nullable column that they lack is null. A DataFrame's index
+                is a column if it has a name, and left out if not.
 
         Returns:
             The rows' offsets [start, end). If the rows need several entries, other producers' rows

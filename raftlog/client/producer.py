@@ -59,8 +59,9 @@ Rows: TypeAlias = "pa.Table | pa.RecordBatch | pd.DataFrame | Sequence[Mapping[s
 """What may be appended: Arrow data, a pandas DataFrame, or rows as mappings from column name to
 value. A nullable column that they lack is null in their records.
 
-A DataFrame's index is left out. Its missing values are nulls, NaN among them. Its columns of Python
-objects are read as those of rows.
+An index of a DataFrame that has a name, such as the key of a `groupby`, is a column; one without a
+name is left out. Missing values are nulls, NaN among them. Columns of Python objects are read as
+those of rows.
 
 A row may also be a tuple with names, such as Spark's `Row`. Each value is stored as it is, or
 `SchemaMismatch` is raised: a number that would be cut off, a time with more digits than a column

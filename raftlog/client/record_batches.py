@@ -74,9 +74,9 @@ class RecordBatches:
         """Read the rest for pandas, which has to be installed.
 
         Args:
-            options: Those of `pyarrow.Table.to_pandas`. By Arrow's defaults a column of whole
-                numbers with nulls becomes one of doubles; `types_mapper=pandas.ArrowDtype` keeps
-                every value.
+            options: Those of `pyarrow.Table.to_pandas`. By Arrow's defaults whole numbers become
+                doubles where a column, or a field of a struct, has nulls, also if the struct is
+                null; `types_mapper=pandas.ArrowDtype` keeps every value.
 
         Returns:
             The rows of `to_table`.

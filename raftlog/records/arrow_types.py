@@ -136,6 +136,14 @@ def is_frame(value: object) -> bool:
     return isinstance(value, of_pandas("DataFrame"))
 
 
+def with_named_index(frame: Any) -> Any:
+    """The DataFrame with its index's levels as columns, except those that have no name, or that of
+    a column."""
+    names = enumerate(frame.index.names)
+    levels = [level for level, name in names if name is not None and name not in frame.columns]
+    return frame.reset_index(levels) if levels else frame
+
+
 def schema_of(given: object) -> Schema:
     """The schema that is given as Spark DDL, Spark JSON, an Arrow schema, a topic's schema or a
     pandas DataFrame.
@@ -150,12 +158,20 @@ def schema_of(given: object) -> Schema:
         case pa.Schema():
             return schema_from_arrow(given)
         case _ if is_frame(given):
-            try:
-                return schema_from_arrow(pa.Schema.from_pandas(given, preserve_index=False))
-            except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-                raise refusal(f"has a column without a type of Arrow's: {error}") from error
+            return schema_from_arrow(_schema_of_frame(with_named_index(given)))
         case _:
             raise refusal(f"is a {type(given).__name__}")
+
+
+def _schema_of_frame(frame: Any) -> pa.Schema:
+    fields: list[pa.Field[Any]] = []
+    for place, name in enumerate(frame.columns):
+        try:
+            fields += pa.Schema.from_pandas(frame.iloc[:, [place]], preserve_index=False)
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+            problem = f"names the column {str(name)!r}, which has no type of Arrow's: {error}"
+            raise refusal(problem) from error
+    return pa.schema(fields)
 
 
 def schema_from_arrow(given: pa.Schema) -> Schema:
@@ -165,25 +181,22 @@ def schema_from_arrow(given: pa.Schema) -> Schema:
     such a name, and for a type that no topic type holds without loss (unsigned 64-bit, Arrow's
     intervals, Arrow's null type).
     """
-    return make_schema(
-        [
-            (field.name, spark_type(field.type), field.nullable)
-            for field in given
-            if not is_metadata(field)
-        ]
-    )
-
-
-def spark_type(given: pa.DataType) -> JsonType:
-    """The canonical Spark type that holds every value of an Arrow type. Raises `InvalidOption`."""
-    value = spark_type_or_none(given)
-    if value is None:
-        raise refusal(f"has the Arrow type {given}, which a topic cannot hold: cast it")
-    return value
+    fields = []
+    for field in given:
+        if is_metadata(field):
+            continue
+        kind = spark_type_or_none(field.type)
+        if kind is None:
+            raise refusal(
+                f"names the column {field.name!r}, which has the Arrow type {field.type}, which a "
+                "topic cannot hold: cast it"
+            )
+        fields.append((field.name, kind, field.nullable))
+    return make_schema(fields)
 
 
 def spark_type_or_none(given: pa.DataType) -> JsonType | None:
-    """As `spark_type`, with None for a type that no topic can hold."""
+    """The canonical Spark type that holds every value of an Arrow type; None if there is none."""
     if given in _NAMES:
         return _NAMES[given]
     if pa.types.is_dictionary(given):

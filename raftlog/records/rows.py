@@ -21,7 +21,13 @@ import pyarrow as pa
 
 from raftlog.errors import SchemaMismatch
 from raftlog.machines.schema import Schema
-from raftlog.records.arrow_types import arrow_schema, arrow_type, map_of, of_pandas
+from raftlog.records.arrow_types import (
+    arrow_schema,
+    arrow_type,
+    map_of,
+    of_pandas,
+    with_named_index,
+)
 from raftlog.records.conform import conform, reserved_name
 from raftlog.records.schema_text import type_ddl, type_text
 from raftlog.records.spark_types import INTERVALS, TIMES, JsonType
@@ -57,11 +63,12 @@ def batch_from_rows(
 
 
 def table_from_frame(frame: Any, schema: Schema, topic: str) -> pa.Table:
-    """The rows of a pandas DataFrame, without its index; missing values are nulls.
+    """The rows of a pandas DataFrame, with the named levels of its index; missing values are nulls.
 
     Arrow reads its columns, except those of Python objects, which are read as those of rows. Raises
     `SchemaMismatch` for a value that cannot be stored.
     """
+    frame = with_named_index(frame)
     kinds = {field.name: json.loads(field.type) for field in schema.fields}
     names, columns = list(map(str, frame.columns)), []
     for place, name in enumerate(names):

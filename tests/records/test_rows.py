@@ -144,7 +144,7 @@ def test_the_records_of_a_data_frame_are_stored_as_they_are() -> None:
     assert batch.column(0).to_pylist() == [[1.5], [2.5, 3.5]]
 
 
-def test_a_data_frame_is_stored_without_its_index_and_its_missing_values_are_null() -> None:
+def test_a_data_frame_is_stored_without_its_row_labels_and_missing_values_are_null() -> None:
     frame = pd.DataFrame(
         {
             "price": [1.5, float("nan")],
@@ -175,6 +175,21 @@ def test_a_data_frame_is_stored_without_its_index_and_its_missing_values_are_nul
     ]  # fmt: skip
 
 
+def test_an_index_with_a_name_is_a_column_of_the_data_frame() -> None:
+    """Among them the keys of a `groupby`, which would be lost without it."""
+    orders = pd.DataFrame({"at": [1, 1, 2], "by": ["x", "x", "y"], "price": [1.5, 2.0, 4.0]})
+    sums = orders.groupby(["by", "at"]).sum()
+    schema = schema_of(sums)
+    assert [field.name for field in schema.fields] == ["by", "at", "price"]
+    assert table_from_frame(sums, schema, "t").to_pylist() == [
+        {"by": "x", "at": 1, "price": 3.5},
+        {"by": "y", "at": 2, "price": 4.0},
+    ]
+    for kept in (sums.reset_index("by").rename_axis([None]), orders.set_index("by", drop=False)):
+        assert "at" not in {*kept.index.names}
+        assert table_from_frame(kept, schema, "t").column_names == list(kept.columns)
+
+
 @pytest.mark.parametrize(
     ("values", "problem"),
     [
@@ -199,8 +214,8 @@ def test_a_data_frame_with_another_value_is_a_mismatch(values: Any, problem: str
 
 def test_a_data_frame_of_which_arrow_knows_no_types_makes_no_topic() -> None:
     for values in ([1, "a"], [object()], [None], [2**70]):
-        frame = pd.DataFrame({"a": pd.Series(values, dtype=object)})
-        with pytest.raises(InvalidOption) as caught:
+        frame = pd.DataFrame({"id": [0] * len(values), "a": pd.Series(values, dtype=object)})
+        with pytest.raises(InvalidOption, match="names the column 'a', which has") as caught:
             schema_of(frame)
         assert caught.value.option == "schema"
 
