@@ -118,13 +118,13 @@ def check_writable(given: StructType, topic: TopicInfo) -> None:
         advice = f"Set mergeSchema=true, which {merge_of(given, topic)}; or {_SELECT}"
     except SchemaMismatch:
         advice = f"S{_SELECT[1:]}"  # no merge helps
-        has = {name.lower() for name in given.names}
+        has = {name.lower() for name in without_metadata(given).names}
         gone = [
             f"--drop={field.name}"
             for field in topic.schema.fields
             if field.name.lower() not in has and not topic.schema.was_added(field)
         ]
-        if gone:
+        if gone and has <= {field.name.lower() for field in topic.schema.fields}:
             command = f"raftlog topic alter {shlex.join([topic.name, *gone])}"
             advice += f" To remove what the DataFrame no longer has from the topic: {command}"
     raise SchemaMismatch(topic=topic.name, difference="\n".join(lines), advice=advice)

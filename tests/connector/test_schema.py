@@ -150,6 +150,9 @@ def test_a_write_that_does_not_fit_is_explained_field_by_field():
     assert "  n: int in the DataFrame, missing in the topic" in lines
     assert not any(line.startswith("  b:") for line in lines)
     with pytest.raises(SchemaMismatch) as refused:
+        check_writable(given, topic())
+    assert "--drop" not in refused.value.remedy, "a column that differs may be a misspelled one"
+    with pytest.raises(SchemaMismatch) as refused:
         check_writable(StructType(list(COLUMNS)[:-1]), topic())
     assert refused.value.remedy.endswith(f"raftlog topic alter {topic().name} --drop=e")
 
