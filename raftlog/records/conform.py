@@ -84,7 +84,7 @@ def _type_lines(schema: Schema, column: Field, given: pa.DataType) -> Iterator[s
     for each in differences(_tree(given), forms[-1], forms, column.name, _fits):
         if each.path == column.name:
             ddl = field_ddl(column.name, forms[-1], column.nullable)
-            yield f"  differs: {ddl}; given {type_name(given)}"
+            yield f"  differs: {ddl}; given {type_name(given)}{_zone_advice(forms[-1], given)}"
         elif each.wanted is None:
             yield f"  extra:   {each.path} {type_name(_arrow(each.given))}"
         elif each.given is None:
@@ -92,6 +92,11 @@ def _type_lines(schema: Schema, column: Field, given: pa.DataType) -> Iterator[s
         else:
             told = type_name(_arrow(each.given))
             yield f"  differs: {each.path} {type_ddl(each.wanted)}; given {told}"
+
+
+def _zone_advice(kind: JsonType, given: pa.DataType) -> str:
+    naive = kind == "timestamp" and pa.types.is_timestamp(given)  # one with a zone would fit
+    return "; give its values a time zone, with pandas by .dt.tz_localize('UTC')" if naive else ""
 
 
 def type_name(given: pa.DataType) -> str:

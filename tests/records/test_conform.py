@@ -36,7 +36,8 @@ def test_a_difference_says_everything_column_by_column():
         [
             "  differs: id BIGINT NOT NULL; given STRING",
             "  missing: name STRING",
-            "  differs: at TIMESTAMP; given TIMESTAMP_NTZ",
+            "  differs: at TIMESTAMP; given TIMESTAMP_NTZ; give its values a time zone, "
+            "with pandas by .dt.tz_localize('UTC')",
             "  extra:   x the Arrow type uint64",
         ]
     )
