@@ -52,7 +52,8 @@ class RecoveryReport:
     torn_position: int = 0
     torn_bytes: int = 0
     rebuilt: tuple[CorruptFile, ...] = ()
-    """Headers that were damaged, and were written again as they had been."""
+    """Headers that were damaged, and were written again as they had been. Those that a crash may
+    have left so are not among them: it can keep any part of the last write."""
 
 
 class _Rewrite(NamedTuple):
@@ -61,6 +62,12 @@ class _Rewrite(NamedTuple):
     path: str
     position: int
     data: bytes
+
+    def damage(self, fs: FileSystem) -> CorruptFile:
+        """What was there before."""
+        what = "a frame" if self.position else "the segment"
+        problem = f"the header of {what} was damaged; it was rebuilt from the rest of the file"
+        return CorruptFile(file=fs.location(self.path), position=self.position, problem=problem)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,7 +105,7 @@ def reopen(fs: FileSystem, folder: str, group: int, base: Base) -> Reopened:
         found.segments.append(segment)
     last = found.segments[-1]
     tail = _read_last(found, last)
-    rebuilt = _write_headers(fs, found.rewrites)
+    _write_headers(fs, found.rewrites)
     _mend(fs, folder, last, tail)
     PrefixRemoval(fs=fs, folder=folder, removed=covered, base=base).run()
     torn = tail.torn_bytes > 0
@@ -108,7 +115,11 @@ def reopen(fs: FileSystem, folder: str, group: int, base: Base) -> Reopened:
         torn_file=fs.location(last.path) if torn else "",
         torn_position=tail.end if torn else 0,
         torn_bytes=tail.torn_bytes,
-        rebuilt=rebuilt,
+        rebuilt=tuple(
+            each.damage(fs)
+            for each in found.rewrites
+            if each.path != last.path or not each.position or each.position < tail.proven_to
+        ),
     )
     last.close()
     return found
@@ -231,18 +242,13 @@ def _rebuilt(
     return rebuilt.header
 
 
-def _write_headers(fs: FileSystem, rewrites: Iterable[_Rewrite]) -> tuple[CorruptFile, ...]:
+def _write_headers(fs: FileSystem, rewrites: Iterable[_Rewrite]) -> None:
     """Write the headers in place, durably. A crash leaves each byte damaged or whole."""
-    damages = []
     for path, position, data in rewrites:
         file = fs.open(path, create=False)
         file.write_at(position, [data])
         file.sync()
         file.close()
-        what = "a frame" if position else "the segment"
-        problem = f"the header of {what} was damaged; it was rebuilt from the rest of the file"
-        damages.append(CorruptFile(file=fs.location(path), position=position, problem=problem))
-    return tuple(damages)
 
 
 def _accept_all(table: EntryTable, segment: Segment, walk: FrameWalk) -> None:
