@@ -206,15 +206,14 @@ def _extended_history(
     """The history files of the new image: those that are not trimmed as a whole, and one with the
     records that became visible on the way, if there are any. That one also takes the place of the
     last file before it, if that is small: or else years of small batches leave a file for each
-    snapshot point."""
+    snapshot point. A small file that the log start divides is written again even without others."""
     image, log_start, end = job.image, machine.log_start_offset, machine.high_water_mark
     files = [each for each in image.history if each.end > log_start]
     start = max(image.history_end, log_start)
-    if start == end:
+    is_small = bool(files) and files[-1].record_bytes < small_file_bytes
+    if start == end and not (is_small and files[-1].start < log_start):
         return tuple(files)
-    small = None
-    if files and files[-1].record_bytes < small_file_bytes:
-        small = HistoryFile(fs, job.folder, job.group, files.pop())
+    small = HistoryFile(fs, job.folder, job.group, files.pop()) if is_small else None
     extents = machine.extents_between(start, end)
     logged = pace.over(_batch(extent, replay.entry(extent.index)) for extent in extents)
     groups = _row_groups(small, log_start, logged, machine.info)
@@ -234,36 +233,39 @@ def _row_groups(
     logged: Iterator[SourceBatch],
     topic: TopicInfo,
 ) -> Iterator[RowGroup]:
-    """The row groups of the small file that are not trimmed, and those of the batches. Only the
+    """The row groups of the small file and those of the batches, without trimmed records. Only the
     last one of the file may have room for more: the others were complete when it was written."""
     if small is not None:
         untrimmed = max(small.info.start, log_start)
         *complete, last = small.row_groups_between(untrimmed, small.info.end)
         for each in complete:
+            source = _stored_batch(small, each)
+            if each.start < log_start:
+                yield from row_groups([source], topic.schema, log_start)
+                continue
             yield RowGroup(
                 start=each.start,
                 header=each.header,
-                body=_checked_body(small, each),
+                body=source.body,
                 record_bytes=each.record_bytes,
                 runs=each.runs,
                 digest=each.digest,
             )
-        source = SourceBatch(
-            start=last.start,
-            header=last.header,
-            body=_checked_body(small, last),
-            record_bytes=last.record_bytes,
-            runs=last.runs,
-        )
-        logged = chain([source], logged)
-    yield from row_groups(logged, topic.schema)
+        logged = chain([_stored_batch(small, last)], logged)
+    yield from row_groups(logged, topic.schema, log_start)
 
 
-def _checked_body(file: HistoryFile, row_group: StoredRowGroup) -> bytes:
+def _stored_batch(file: HistoryFile, row_group: StoredRowGroup) -> SourceBatch:
     """Raises `CorruptFile`."""
     file.check_row_group(row_group)
     (body,) = file.body_slices(row_group, [(0, row_group.length)])
-    return body
+    return SourceBatch(
+        start=row_group.start,
+        header=row_group.header,
+        body=body,
+        record_bytes=row_group.record_bytes,
+        runs=row_group.runs,
+    )
 
 
 def _batch(extent: Extent, entry: Entry) -> SourceBatch:

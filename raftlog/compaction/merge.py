@@ -84,16 +84,23 @@ class MergedBatch:
 
 class _Decoded(NamedTuple):
     batch: Batch
+    kept: int
+    """Of its records, without those that are trimmed."""
     columns: list[pa.Array[Any]]
     """As their physical types, in the order of the schema."""
 
 
 def merge(
-    batches: Iterable[Batch], schema: Schema, budget: DecodingBudget | None = None
+    batches: Iterable[Batch],
+    schema: Schema,
+    budget: DecodingBudget | None = None,
+    *,
+    trimmed: int = 0,
 ) -> Iterator[MergedBatch]:
     """The batches merged into one, or into a few where they are large in memory or where one
     cannot be decoded, or would exceed the `budget`. Together they are made of all `batches`, in
-    order.
+    order. The first `trimmed` records are left out unless the first batch cannot be decoded: it has
+    more than these.
 
     Raises `DataLoss` if a column is not what its client wrote, and `Internal` if what was encoded
     does not read back as it should.
@@ -109,7 +116,8 @@ def merge(
         if claimed_bytes is not None and waiting_bytes + claimed_bytes > DECODED_BYTES_MAX:
             yield from _flush(waiting, schema)
             waiting, waiting_bytes = [], 0
-        decoded = None if claimed_bytes is None else _decode(batch, schema)
+        decoded = None if claimed_bytes is None else _decode(batch, schema, trimmed)
+        trimmed = 0
         if claimed_bytes is None or decoded is None:
             yield from _flush(waiting, schema)
             waiting, waiting_bytes = [], 0
@@ -156,23 +164,24 @@ def _claimed_bytes(batch: Batch, schema: Schema) -> int | None:
         return None
 
 
-def _decode(batch: Batch, schema: Schema) -> _Decoded | None:
-    """The columns of a batch that has those of this schema; None if it cannot be decoded."""
+def _decode(batch: Batch, schema: Schema, trimmed: int = 0) -> _Decoded | None:
+    """The columns of a batch that has those of this schema, without its first `trimmed` records;
+    None if it cannot be decoded."""
     names = [field.name for field in schema.fields]
     try:
         decoded = decode_batch(batch.header, batch.body, schema, names)
-        columns = [to_physical(column) for column in decoded.columns]
+        columns = [to_physical(column)[trimmed:] for column in decoded.columns]
     except pa.ArrowMemoryError:
         raise  # another replica may have the memory, and would come to another digest
     except (DataLoss, pa.ArrowException):
         return None
-    return _Decoded(batch, columns)
+    return _Decoded(batch, batch.header.record_count - trimmed, columns)
 
 
 def _flush(waiting: Sequence[_Decoded], schema: Schema) -> Iterator[MergedBatch]:
     if not waiting:
         return
-    if len(waiting) == 1:
+    if len(waiting) == 1 and waiting[0].kept == waiting[0].batch.header.record_count:
         (only,) = waiting
         yield _copied(only.batch, digest_records(schema.fields, only.columns))
         return
@@ -200,8 +209,8 @@ def _read_back(merged: Batch, sources: Sequence[_Decoded], schema: Schema) -> li
     """The columns of the merged batch, which are equal to those of its sources. Else raises
     `Internal`."""
     found = _decode(merged, schema)
-    counts = [source.batch.header.record_count for source in sources]
-    if found is None or merged.header.record_count != sum(counts):
+    counts = [source.kept for source in sources]
+    if found is None or found.kept != sum(counts):
         raise Internal(what="a merged batch does not decode to its records")
     for start, count, source in zip(accumulate(counts, initial=0), counts, sources, strict=False):
         for column, expected in zip(found.columns, source.columns, strict=True):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from raftlog.compaction.cuts import BatchShape, cut, shape_of
 from raftlog.compaction.merge import Batch, DecodingBudget, copy, merge
-from raftlog.core.types import Offset
+from raftlog.core.types import FIRST_OFFSET, Offset
 from raftlog.image.history_file import RowGroup
 from raftlog.machines.schema import Schema
 from raftlog.wire.batch import BatchHeader
@@ -26,8 +26,13 @@ class SourceBatch:
     runs: Runs
 
 
-def row_groups(batches: Iterable[SourceBatch], latest: Schema) -> Iterator[RowGroup]:
+def row_groups(
+    batches: Iterable[SourceBatch], latest: Schema, log_start: Offset = FIRST_OFFSET
+) -> Iterator[RowGroup]:
     """The row groups of consecutive batches; the same on every replica, but for compressed bytes.
+
+    Records below `log_start` are left out, unless their batch is copied; only the first batch may
+    have some. What is kept of it counts for its part of the bytes.
 
     Only batches of one version of the schema are merged, as that version has their columns, so a
     record stays as it was written. Batches of a version above that of `latest`, the topic's schema,
@@ -41,16 +46,21 @@ def row_groups(batches: Iterable[SourceBatch], latest: Schema) -> Iterator[RowGr
         version = joined[0].header.schema_version
         schema = latest.at(version) if 1 <= version <= latest.version else None
         plain = [Batch(each.header, each.body) for each in joined]
+        trimmed = max(0, log_start - joined[0].start)
+        merges = merge(plain, schema, budget, trimmed=trimmed) if schema else map(copy, plain)
         first = 0
-        for merged in map(copy, plain) if schema is None else merge(plain, schema, budget):
+        for merged in merges:
             sources = joined[first : first + merged.count]
             first += merged.count
+            head, kept = sources[0], merged.header.record_count
+            left_out = sum(each.header.record_count for each in sources) - kept
+            bytes_left_out = head.record_bytes * left_out // head.header.record_count
             yield RowGroup(
-                start=sources[0].start,
+                start=Offset(head.start + left_out),
                 header=merged.header,
                 body=merged.body,
-                record_bytes=sum(each.record_bytes for each in sources),
-                runs=joined_runs([each.runs for each in sources]),
+                record_bytes=sum(each.record_bytes for each in sources) - bytes_left_out,
+                runs=joined_runs([each.runs for each in sources]).slice(left_out, kept),
                 digest=merged.digest,
             )
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from raftlog.compaction import compact as compacting
 from raftlog.compaction.row_groups import SourceBatch
 from raftlog.compaction.worker import work
+from raftlog.core.types import Offset
 from raftlog.image.history_file import RowGroup
 from raftlog.machines.schema import Schema
 from raftlog.records.batch_codec import decode_batch, encode_batch
@@ -30,11 +31,13 @@ def main(data: Path, share: float) -> None:
     """Compact for the node whose folder is `data`."""
     sound = compacting.row_groups
 
-    def row_groups(batches: Iterable[SourceBatch], latest: Schema) -> Iterator[RowGroup]:
+    def row_groups(
+        batches: Iterable[SourceBatch], latest: Schema, log_start: Offset
+    ) -> Iterator[RowGroup]:
         if wrong_history_of(data).exists():
             wrong_history_of(data).unlink()
             batches = [_wrong(batch, latest) for batch in batches]
-        return sound(batches, latest)
+        return sound(batches, latest, log_start)
 
     compacting.row_groups = row_groups  # type: ignore[attr-defined]
     work(data, PosixFileSystem(data), share)

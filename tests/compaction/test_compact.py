@@ -94,9 +94,29 @@ def test_trimmed_row_groups_of_a_small_file_are_left_out() -> None:
     scene.trim(LARGE_RECORDS_MIN + 2)
     scene.append(5)
     image = scene.compact(scene.point())
-    assert ranges(image) == [(LARGE_RECORDS_MIN, LARGE_RECORDS_MIN + 10)]
+    assert ranges(image) == [(LARGE_RECORDS_MIN + 2, LARGE_RECORDS_MIN + 10)]
     assert scene.rows() == scene.expected()
     assert len(scene.rows()) == 8
+
+
+def test_a_batch_or_row_group_that_the_log_start_divides_is_cut() -> None:
+    """In the log, as a complete row group, without later records, and as the last of its file.
+    Replicas whose compressors differ come to the same history."""
+    digests: dict[str, list[bytes]] = {"zstd": [], "none": []}
+    last = LARGE_RECORDS_MIN + 7
+    for compression, found in digests.items():
+        scene = new_scene(small_file_bytes=10_000_000)
+        with replaced(merging, "COMPRESSION", compression):
+            for count, log_start in ((LARGE_RECORDS_MIN, 2), (5, 5), (0, 9), (9, last), (0, last)):
+                if count:
+                    scene.append(count)
+                scene.trim(log_start)
+                image = scene.compact(scene.point())
+                assert ranges(image) == [(log_start, scene.machine.high_water_mark)]
+                assert scene.rows() == scene.expected()
+                found.append(image.history_digest)
+    assert digests["zstd"] == digests["none"]
+    assert len(set(digests["none"])) == 4
 
 
 def test_a_damaged_small_file_is_not_written_again() -> None:
@@ -191,7 +211,7 @@ def test_trimmed_records_are_left_out() -> None:
     scene.append()
     scene.trim(65)
     image = scene.compact(scene.point())
-    assert [(each.start, each.end) for each in image.history] == [(63, 66)]
+    assert [(each.start, each.end) for each in image.history] == [(65, 66)]
     assert scene.rows() == scene.expected() == [(65, 65)]
     scene.trim(66)
     image = scene.compact(scene.point())

@@ -106,13 +106,17 @@ def test_a_history_file_holds_the_records_and_metadata_of_its_batches(data: st.D
     parts = data.draw(st.lists(batches_of(schema), min_size=1, max_size=5))
     metadata = [data.draw(METADATA) for _ in parts]
     batches = list(logged(parts, metadata, schema))
-    found = through_a_file(row_groups(batches, schema))
+    trimmed, whole = data.draw(st.integers(0, parts[0].num_rows - 1)), parts[0].num_rows
+    found = through_a_file(row_groups(batches, schema, Offset(START + trimmed)))
+    assert found[0].start == START + trimmed
     names = [field.name for field in schema.fields]
     decoded = [decode_batch(each.header, each.body, schema, names) for each in found]
-    assert pa.Table.from_batches(decoded).equals(pa.Table.from_batches(parts))
+    assert pa.Table.from_batches(decoded).equals(pa.Table.from_batches(parts)[trimmed:])
     expected = [each for part, each in zip(parts, metadata, strict=True) for _ in part.to_pylist()]
-    assert [each for group in found for each in metadata_of(group.runs)] == expected
-    assert sum(group.record_bytes for group in found) == sum(len(each.body) for each in batches)
+    assert [each for group in found for each in metadata_of(group.runs)] == expected[trimmed:]
+    sizes = [len(each.body) for each in batches]
+    kept_bytes = sum(sizes) - sizes[0] * trimmed // whole
+    assert sum(group.record_bytes for group in found) == kept_bytes
 
 
 def test_records_of_the_same_metadata_are_one_run() -> None:
@@ -189,7 +193,7 @@ def test_a_job_decodes_no_more_than_its_batches_in_the_log_are_worth(
 def test_batches_of_an_unknown_schema_are_copied_with_their_metadata() -> None:
     later = replace(SCHEMA, version=2)
     batches = [*logged([ids(0, 3), ids(3, 4)], [(1, 1, "a", 2), (2, 2, "b", 3)], later)]
-    found = list(row_groups(batches, SCHEMA))
+    found = list(row_groups(batches, SCHEMA, Offset(START + 1)))
     assert [(each.start, each.body) for each in found] == [(b.start, b.body) for b in batches]
     assert [metadata_of(each.runs)[0] for each in found] == [(1, 1, "a", 2), (2, 2, "b", 3)]
 

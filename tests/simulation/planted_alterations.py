@@ -153,8 +153,8 @@ def history_of_the_latest_version() -> Any:
     """A compaction says that what it has written is of the topic's latest version."""
     original = compacting.row_groups
 
-    def row_groups(batches: Iterable[Any], latest: Schema) -> Iterator[RowGroup]:
-        for each in original(batches, latest):
+    def row_groups(batches: Iterable[Any], latest: Schema, log_start: Any) -> Iterator[RowGroup]:
+        for each in original(batches, latest, log_start):
             header = replace(each.header, schema_version=latest.version)
             yield replace(each, header=header)
 

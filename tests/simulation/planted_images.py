@@ -126,8 +126,8 @@ def _batches(change: Callable[[list[Any]], list[Any]]) -> Any:
     """The batches of each compaction, changed before they are cut into row groups."""
     original = grouping.row_groups
 
-    def row_groups(batches: Iterable[Any], latest: Any) -> Iterator[RowGroup]:
-        return original(change(list(batches)), latest)
+    def row_groups(batches: Iterable[Any], latest: Any, log_start: Offset) -> Iterator[RowGroup]:
+        return original(change(list(batches)), latest, log_start)
 
     return replaced(compacting, "row_groups", row_groups)
 
@@ -249,8 +249,8 @@ def bytes_of_merged_batches_counted() -> Any:
     """A row group counts the bytes that it has, not those that its records had in the log."""
     original = grouping.row_groups
 
-    def row_groups(batches: Iterable[Any], latest: Any) -> Iterator[RowGroup]:
-        for each in original(batches, latest):
+    def row_groups(batches: Iterable[Any], latest: Any, log_start: Offset) -> Iterator[RowGroup]:
+        for each in original(batches, latest, log_start):
             yield replace(each, record_bytes=len(each.body))
 
     return replaced(compacting, "row_groups", row_groups)
