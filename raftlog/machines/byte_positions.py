@@ -56,7 +56,7 @@ class BytePositions:
         """The byte position of the log start."""
         return self._bytes[0]
 
-    def note(self, offset: Offset, byte: int) -> None:
+    def note(self, offset: int, byte: int) -> None:
         """Note that a new extent begins at `offset` and byte position `byte`, if that is far enough
         behind the last position."""
         positions = self._bytes

@@ -249,15 +249,12 @@ class TopicMachine:
         if command.overwrite:  # before the records, whose bytes are counted exactly then
             self._extents.trim(start)
         for attempt in decision.attempts:
-            for entry in attempt.entries():
-                self._extents.append(
-                    count=entry.record_count,
-                    index=entry.index,
-                    timestamp_us=timestamp_us,
-                    body_bytes=entry.body_bytes,
-                    epoch=command.key.epoch,
-                    writer=command.key.writer,
-                )
+            self._extents.extend(
+                attempt.entries(),
+                timestamp_us=timestamp_us,
+                epoch=command.key.epoch,
+                writer=command.key.writer,
+            )
         end = self._extents.high_water_mark
         self._writers.committed(index, command, decision, start, end)
         return EpochCommitted(

@@ -106,10 +106,9 @@ class OpenAttempt:
         """Whether the known stage `number` is this batch."""
         return self._crcs[number] == batch.crc and self._counts[number] == batch.record_count
 
-    def entries(self) -> Iterator[StagedEntry]:
-        """The stages by number."""
-        columns = zip(self._indexes, self._counts, self._bytes, strict=True)
-        return (StagedEntry(LogIndex(index), count, size) for index, count, size in columns)
+    def entries(self) -> Iterator[tuple[int, int, int]]:
+        """The values of a `StagedEntry` for each stage, by number."""
+        return zip(self._indexes, self._counts, self._bytes, strict=True)
 
     def digest_into(self, digest: StateDigest) -> None:
         """Write all stages into `digest`; the count and the chained CRC follow from them."""

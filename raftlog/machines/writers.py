@@ -22,6 +22,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
+from itertools import starmap
 
 from raftlog.core.types import LogIndex, Offset
 from raftlog.machines.ages import ByAge, Ended, Forgotten, LogClock, Shares
@@ -312,15 +313,13 @@ class WriterTable:
 
     def open_stages(self) -> Iterator[StagedEntry]:
         """All open stages by index. The table must not change meanwhile."""
-        return heapq.merge(
-            *(
-                attempt.entries()
-                for row in self._rows.values()
-                for opened in row.open_epochs.values()
-                for attempt in opened.attempts.values()
-            ),
-            key=lambda stage: stage.index,
+        attempts = (
+            attempt.entries()
+            for row in self._rows.values()
+            for opened in row.open_epochs.values()
+            for attempt in opened.attempts.values()
         )
+        return starmap(StagedEntry, heapq.merge(*attempts))
 
     def oldest_us(self) -> tuple[int | None, int | None]:
         """Log times of the longest silent open epoch and transient row; None if there is none."""
