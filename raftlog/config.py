@@ -219,6 +219,9 @@ class ServerSettings(Section):
         "disks hold. Those of a failed batch stay on disk until the topic is deleted.",
         ge=0,
     )
+    staged_entries_max: int = setting(
+        100_000, "Staged entries of a writer: a commit is one step.", ge=1_000, le=1_000_000
+    )
     read_bytes_per_turn_max: int = setting(
         4 * MIB,
         "Bytes of bulk reads handed out or checked per turn of the loop, so that reads cannot "

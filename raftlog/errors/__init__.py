@@ -85,7 +85,8 @@
     |   |-- UnknownSchemaVersion    later than the topic's log knows yet: retriable
     |   |-- SchemaChanged           another alteration of the schema was faster
     |   |-- TooManyWriters          the topic's limit
-    |   `-- WriterBytesExceeded     too many staged bytes of one writer
+    |   |-- WriterBytesExceeded     too many staged bytes of one writer
+    |   `-- WriterEntriesExceeded   too many staged entries of one writer
     |-- MembersRefused              of nodes and placements: `raftlog.errors.members`
     |-- NodeRefused                 this process must not serve: `raftlog.errors.node`
     |-- CompactorKilled             a signal ended the compaction process: it is tried again
@@ -236,6 +237,7 @@ from raftlog.errors.write import (
     VersionReused,
     WriterBytesExceeded,
     WriteRefused,
+    WriterEntriesExceeded,
     WriterForgotten,
     WriterOfAnother,
 )
@@ -356,6 +358,7 @@ __all__ = [
     "WatcherTooSlow",
     "WriteRefused",
     "WriterBytesExceeded",
+    "WriterEntriesExceeded",
     "WriterForgotten",
     "WriterOfAnother",
     "WriterNotFound",

@@ -381,6 +381,19 @@ class WriterBytesExceeded(WriteRefused):
 
 
 @dataclass(kw_only=True, eq=False)
+class WriterEntriesExceeded(WriteRefused):
+    writer: str
+    limit: int
+    option: str
+
+    cause_text = "The open batch of writer {writer!r} has {limit} staged entries, the limit."
+    remedy_text = (
+        "Write smaller batches (maxOffsetsPerTrigger, maxFilesPerTrigger) or larger entries "
+        "(client.batch_bytes; batch.bytes in Spark), or raise {option} on all nodes."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
 class TooManyWriters(WriteRefused):
     """A new writer of a stream, or with a txnAppId, in a topic that has `limit` of them, or half of
     them of the same `owner`."""

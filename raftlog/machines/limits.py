@@ -104,7 +104,8 @@ APPEND_BYTES = 24
 class TopicLimits:
     """Bounds of one topic's machine. All are 1 or more. They bound what costs memory, and with it
     the bytes of a state, which has to fit into a file; records cost disk, and a leader's setting
-    (`server.staged_bytes_max`) rejects those before the log."""
+    (`server.staged_bytes_max`) rejects those before the log. Another one,
+    `staged_entries_max`, bounds how long a commit takes."""
 
     staged_entries_per_writer_max: int = 1_000_000
     """Staged entries of a writer's open epochs: 32 bytes of memory each."""

@@ -137,7 +137,10 @@ class Services:
         self._multiraft = node.multiraft
         self._limits = node.settings.server
         self._staging = Staging(
-            node.multiraft.replicas, meters, node.settings.server.staged_bytes_max
+            node.multiraft.replicas,
+            meters,
+            bytes_max=self._limits.staged_bytes_max,
+            entries_max=self._limits.staged_entries_max,
         )
         self.allowed = Allowed(rights, node.multiraft.replicas, node.not_here)
         self.scans = FairScans()

@@ -13,7 +13,7 @@ from typing import Any
 from raftlog.auth.principals import Caller
 from raftlog.core.ready import Role
 from raftlog.core.types import GroupId
-from raftlog.errors import WriterBytesExceeded
+from raftlog.errors import WriterBytesExceeded, WriterEntriesExceeded
 from raftlog.machines.commands import Stage
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.server.meters import Meters
@@ -23,12 +23,18 @@ class Staging:
     """What the writers of this node's topics stage. For one event loop only."""
 
     def __init__(
-        self, replicas: Mapping[GroupId, LocalReplica], meters: Meters, bytes_max: int
+        self,
+        replicas: Mapping[GroupId, LocalReplica],
+        meters: Meters,
+        *,
+        bytes_max: int,
+        entries_max: int,
     ) -> None:
-        """`bytes_max`: of one writer (`server.staged_bytes_max`); 0: no limit."""
+        """Of one writer (`server.staged_bytes_max`, where 0 is no limit, `staged_entries_max`)."""
         self._replicas = replicas
         self._meters = meters
         self._bytes_max = bytes_max
+        self._entries_max = entries_max
         self._in_flight: Counter[tuple[GroupId, str]] = Counter()
         """Bytes by topic and writer that have been judged and are not applied yet."""
 
@@ -36,8 +42,8 @@ class Staging:
         """Count what the command stages until the function that this returns is called, with
         anything, once it is applied or cannot be any more.
 
-        Raises `WriterBytesExceeded`, or `QuotaExceeded` where a commit of another writer of the
-        caller may make room.
+        Raises `WriterBytesExceeded`, `WriterEntriesExceeded`, or `QuotaExceeded` where a commit of
+        another writer of the caller may make room.
         """
         writer = (local.group, stage.key.writer)
         row = local.topic_machine.writer(stage.key.writer)
@@ -65,6 +71,12 @@ class Staging:
         # What another run has staged is dropped with the first Stage of this one, once that is
         # applied: until then it makes no room.
         is_open = row is not None and row.run == stage.key.run
+        if row is not None and is_open and of_run and row.staged_entries >= self._entries_max:
+            raise WriterEntriesExceeded(
+                writer=stage.key.writer,
+                limit=self._entries_max,
+                option="server.staged_entries_max",
+            )
         added = max(0, of_run - (held if is_open else 0))
         self._in_flight[writer] += added
         if meter is not None:

@@ -10,7 +10,12 @@ import pyarrow as pa
 import pytest
 
 from raftlog.auth.principals import Caller
-from raftlog.errors import QuotaExceeded, RaftlogError, WriterBytesExceeded
+from raftlog.errors import (
+    QuotaExceeded,
+    RaftlogError,
+    WriterBytesExceeded,
+    WriterEntriesExceeded,
+)
 from raftlog.machines.commands import EpochKey
 from raftlog.machines.group_info import CONTROLLER
 from raftlog.records.arrow_types import arrow_schema
@@ -100,6 +105,20 @@ def test_stages_at_the_same_time_have_one_limit_of_their_writer(disk: MemoryFile
         found = await staged(services, writers=1)
         errors = [each for each in found if isinstance(each, RaftlogError)]
         assert [type(each) for each in errors] == [WriterBytesExceeded] * (CALLS - 1)
+
+    asyncio.run(served(disk, work))
+
+
+def test_an_open_batch_has_a_limit_of_entries(disk: MemoryFileSystem) -> None:
+    async def work(node: Node, services: Services) -> None:
+        await led(node, TOPIC.group)
+        services._staging._entries_max = CALLS
+        for run in ("r", "s"):  # the first stage of another run drops what this one has open
+            taken = await staged(services, writers=1, run=run)
+            assert not any(isinstance(each, BaseException) for each in taken)
+            rejected = await staged(services, writers=1, run=run)
+            assert [type(each) for each in rejected] == [WriterEntriesExceeded] * CALLS
+            assert "server.staged_entries_max" in str(rejected[0])
 
     asyncio.run(served(disk, work))
 
