@@ -46,7 +46,7 @@ def put_in_place(fs: FileSystem, folder: str, base: Base, log_id: int) -> None:
     were never wanted. They are removed. Raises `ResourceShortage` (call it again) and `DiskFailed`.
     """
     wanted = _name(log_id)
-    _remove_all_but(fs, folder, wanted)
+    _remove_all_but(fs, folder, wanted if log_id else "")
     if not fs.exists(f"{folder}/{wanted}"):
         return
     for name in segment_names(fs, folder):

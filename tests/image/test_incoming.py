@@ -262,13 +262,16 @@ def test_a_crash_anywhere_leaves_the_former_or_the_new(
     assert failure is DiskFull or seen == {own, sender().image.index}
 
 
-def test_a_log_made_afresh_that_no_manifest_names_is_removed() -> None:
+@pytest.mark.parametrize("of_no_id", [False, True])
+def test_a_log_made_afresh_that_no_manifest_names_is_removed(of_no_id: bool) -> None:
+    """Also one of id 0, by which a manifest names none."""
     scene = behind()
     install(scene.fs, FOLDER, TOPIC.group, received(scene.fs))
     left = files_of(scene.fs, FOLDER)
-    name = next(name for name in left if name.endswith(".fresh"))
+    made = next(name for name in left if name.endswith(".fresh"))
+    name = f"log-{0:016x}.fresh" if of_no_id else made
     other = behind()
-    other.fs.open(f"{FOLDER}/{name}", create=True).write_at(0, [left[name]])
+    other.fs.open(f"{FOLDER}/{name}", create=True).write_at(0, [left[made]])
     _, log = opened(other.fs)
     assert log.last_index > LogIndex(0) + other.image.index
     assert name not in other.fs.list(FOLDER)
