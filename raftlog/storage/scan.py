@@ -90,7 +90,7 @@ def proven_frames(
     before: tuple[str, FrameWalk] | None = None
     names = segment_names(fs, folder)
     ends = [*(first_index_of(name) for name in names[1:]), last + 1]
-    for name, end in zip(names, ends, strict=True):
+    for name, end in zip(names, ends, strict=False):  # without segments there is one end too many
         if wanted > last:
             return
         if end <= wanted:

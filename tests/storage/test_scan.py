@@ -132,6 +132,10 @@ def test_a_missing_segment_or_end_is_an_error() -> None:
             scanned(disk_of(rest), 1, LAST)
     with pytest.raises(CorruptFile):
         scanned(disk, 1, LAST + 1)
+    for name in files:
+        disk.remove(f"{FOLDER}/{name}")
+    with pytest.raises(CorruptFile, match="does not hold entry 1"):
+        scanned(disk, 1, LAST)
 
 
 @pytest.mark.slow
