@@ -202,9 +202,9 @@ class GroupStore:
         fs, folder = self._folder.fs, self.folder_of(group)
         try:
             image = read_image(fs, folder).image
+            last = last_entry(fs, folder, group, image.base)
         except (CorruptFile, FormatUnsupported):
             return None
-        last = last_entry(fs, folder, group, image.base)
         return last if last is not None and last.index >= image.index else None
 
     def _created_group(self, group: GroupId) -> OpenedGroup | Quarantine:

@@ -101,8 +101,8 @@ class FileSystem(Protocol):
         `direct`: past the page cache, where the file system can; what was written is durable after
         a sync only, as ever.
 
-        Raises FileNotFoundError or FileExistsError (facts about the path, not disk failures), and
-        `ResourceShortage`.
+        Raises FileNotFoundError or FileExistsError (facts about the path, not disk failures),
+        `CorruptFile` where a folder is in its place, and `ResourceShortage`.
         """
         ...
 
@@ -111,13 +111,14 @@ class FileSystem(Protocol):
         ...
 
     def list(self, folder: str) -> list[str]:
-        """Names of files and folders directly in `folder`, sorted."""
+        """Names of files and folders directly in `folder`, sorted. Raises `CorruptFile` where there
+        is no such folder."""
         ...
 
     def make_folder(self, path: str) -> None:
         """Make the folder unless it exists. Its parent must exist, except for the root's.
 
-        Raises `ResourceShortage`.
+        Raises `CorruptFile` where a file is in its place, and `ResourceShortage`.
         """
         ...
 

@@ -32,7 +32,8 @@ _NONE = LastEntry(Term(0), LogIndex(0))
 def last_entry(fs: FileSystem, folder: str, group: int, base: Base) -> LastEntry | None:
     """The last entry that the log in the folder held durably; None if that cannot be told.
 
-    The log is one that cannot be opened. Changes nothing.
+    The log is one that cannot be opened. Changes nothing. Raises `CorruptFile` where the folder or
+    a segment cannot be opened.
     """
     after: SegmentHeader | None = None
     for name in reversed(segment_names(fs, folder)):

@@ -150,6 +150,10 @@ class PosixFileSystem:
         location = self.location(folder)
         try:
             return sorted(self._reserved.spend(lambda: os.listdir(location)))
+        except FileNotFoundError as error:
+            raise CorruptFile(file=location, position=0, problem="it is missing") from error
+        except NotADirectoryError as error:
+            raise _file_in_place(location) from error
         except OSError as error:
             shortage = refusal(location, error)
             if shortage is None:
@@ -165,7 +169,7 @@ class PosixFileSystem:
                 _make_root(location)
         except FileExistsError:
             if not os.path.isdir(location):
-                raise DiskFailed(file=location, problem="it is a file, not a folder") from None
+                raise _file_in_place(location) from None
         except OSError as error:
             raise _failure(location, error) from error
 
@@ -221,6 +225,10 @@ def _make_root(location: str) -> None:
 
 def _folder_in_place(location: str) -> CorruptFile:
     return CorruptFile(file=location, position=0, problem="a folder is in its place")
+
+
+def _file_in_place(location: str) -> CorruptFile:
+    return CorruptFile(file=location, position=0, problem="it is a file, not a folder")
 
 
 def _failure(location: str, error: OSError) -> DiskFailed | ResourceShortage:

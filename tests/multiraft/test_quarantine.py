@@ -247,6 +247,41 @@ def test_a_topic_whose_folder_was_removed_is_quarantined_at_once() -> None:
     assert "the group's log is missing" in told.cause
 
 
+@pytest.mark.parametrize("path", [SEGMENT, "groups/1"])
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_a_file_or_folder_in_the_place_of_another_damages_its_topic_only(
+    path: str, is_folder: bool
+) -> None:
+    disk = disk_of_two_topics()
+    disk.remove(path)
+    if is_folder:
+        disk.make_folder(path)
+    else:
+        disk.open(path, create=True).close()
+    multiraft, driver = follower(disk)
+    apply_in_controller(multiraft, driver, [CREATE], first=1)
+    assert multiraft.replicas.quarantined.keys() == {1}
+    multiraft.receive(NodeId(2), from_leader())
+    driver.run()
+    assert multiraft.replicas[GroupId(1)].raft.recovering
+    assert disk.exists(ASIDE)
+
+
+@pytest.mark.parametrize("left", ["nothing", "no groups", "a file", "a folder for the log"])
+def test_a_node_without_its_controllers_group_recovers_it(left: str) -> None:
+    disk = disk_of_two_topics()
+    for name in disk.list("groups") if left == "no groups" else ["0"]:
+        if left != "a folder for the log":
+            disk.remove(f"groups/{name}")
+    if left == "a file":
+        disk.open("groups/0", create=True).close()
+    if left == "a folder for the log":
+        disk.remove("groups/0/00000000000000000001.log")
+        disk.make_folder("groups/0/00000000000000000001.log")
+    multiraft, _ = follower(disk)
+    assert multiraft.replicas.of_controller.raft.recovering
+
+
 def apply_in_controller(
     multiraft: MultiRaft, driver: Driver, commands: Sequence[Command], *, first: int
 ) -> None:

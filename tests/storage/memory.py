@@ -296,7 +296,8 @@ class MemoryFileSystem:
         node = folder.names.get(name)
         if node is None:
             raise FileNotFoundError(path)
-        assert isinstance(node, _Inode), f"{path} is a folder"
+        if isinstance(node, _Folder):
+            raise CorruptFile(file=path, position=0, problem="a folder is in its place")
         self.open_files += 1
         return MemoryFile(self, path, node)
 
@@ -312,10 +313,14 @@ class MemoryFileSystem:
         return isinstance(folder.names[name], _Folder)
 
     def list(self, folder: str) -> list[str]:
+        if not self.exists(folder):
+            raise CorruptFile(file=folder, position=0, problem="it is missing")
+        self._require_folder(folder)
         return sorted(self._folder(folder).names)
 
     def make_folder(self, path: str) -> None:
         if self.exists(path):
+            self._require_folder(path)
             return
         folder, name = self._parent(path)
         self.interrupted("make_folder", path)
@@ -341,6 +346,10 @@ class MemoryFileSystem:
         folder = self._folder(path)
         self.interrupted("sync_folder", path)
         folder.sync()
+
+    def _require_folder(self, path: str) -> None:
+        if path and not self.is_folder(path):
+            raise CorruptFile(file=path, position=0, problem="it is a file, not a folder")
 
     def _parent(self, path: str) -> tuple[_Folder, str]:
         folder, _, name = path.rpartition("/")

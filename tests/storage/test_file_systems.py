@@ -94,6 +94,20 @@ def test_folders_hold_names(empty_disk: FileSystem) -> None:
     assert disk.list("") == []
 
 
+def test_a_folder_in_the_place_of_a_file_is_damage_and_so_is_the_reverse(
+    empty_disk: FileSystem,
+) -> None:
+    empty_disk.make_folder("folder")
+    new_file(empty_disk, "file").close()
+    with pytest.raises(CorruptFile, match="a folder is in its place"):
+        empty_disk.open("folder", create=False)
+    for call in (empty_disk.list, empty_disk.make_folder):
+        with pytest.raises(CorruptFile, match="it is a file, not a folder"):
+            call("file")
+    with pytest.raises(CorruptFile, match="it is missing"):
+        empty_disk.list("none")
+
+
 def test_ids_differ(empty_disk: FileSystem) -> None:
     ids = {empty_disk.new_id() for _ in range(100)}
     assert len(ids) == 100
