@@ -126,6 +126,8 @@ class DataFolder:
         self._lock = lock
         self.fs = fs
         self.identity = identity
+        self._set_aside: dict[GroupId, int] = {}
+        """The number that `set_aside` was last called with."""
 
     @classmethod
     def open(cls, fs: FileSystem, *, cluster_id: str, node: NodeId) -> DataFolder:
@@ -230,15 +232,18 @@ class DataFolder:
         self.fs.sync_folder(GROUPS_FOLDER)
 
     def set_aside(self, group: GroupId, number: int) -> None:
-        """Keep the group's folder, if it has one, under a name with this number; durable when this
-        returns. Nothing reads it any more, and only a person removes it. Called again for the same
-        number, it leaves the folder that was made since.
+        """Keep the group's folder, if it has one, under a name with this number, or with the next
+        one that is free; durable when this returns. Nothing reads it any more, and only a person
+        removes it. Called again for the same number, it leaves the folder that was made since.
         """
         folder = self.group_folder(group)
-        aside = f"{folder}{_DAMAGED}{number}"
-        if self.fs.exists(folder) and not self.fs.exists(aside):
-            self.fs.rename(folder, aside)
-            self.fs.sync_folder(GROUPS_FOLDER)
+        if self._set_aside.get(group) != number and self.fs.exists(folder):
+            free = number
+            while self.fs.exists(f"{folder}{_DAMAGED}{free}"):  # put there by a person
+                free += 1
+            self.fs.rename(folder, f"{folder}{_DAMAGED}{free}")
+        self._set_aside[group] = number
+        self.fs.sync_folder(GROUPS_FOLDER)
 
     def set_aside_folders(self) -> dict[str, int]:
         """Where the folders are that `set_aside` kept, and the bytes of the files in each."""

@@ -359,6 +359,24 @@ def test_folders_set_aside_are_listed_with_their_bytes(empty_disk: FileSystem) -
     assert len(folder.set_aside_folders()) == 1
 
 
+def test_a_folder_set_aside_spares_what_has_its_name_and_what_was_made_since(
+    empty_disk: FileSystem,
+) -> None:
+    folder = opened(empty_disk)
+    path = folder.create_group(GroupId(4), MANIFEST)
+    empty_disk.make_folder("groups/4.damaged-1")
+    empty_disk.open("groups/4.damaged-2", create=True).close()
+    folder.set_aside(GroupId(4), 1)
+    assert not empty_disk.exists(path)
+    assert "manifest" in empty_disk.list("groups/4.damaged-3")
+    folder.create_group(GroupId(4), MANIFEST)
+    folder.set_aside(GroupId(4), 1)
+    assert folder.groups() == [CONTROLLER_GROUP, 4]
+    kept = folder.set_aside_folders()
+    assert [name[-1] for name, byte_count in kept.items() if byte_count] == ["3"]
+    assert len(kept) == 3
+
+
 def test_a_text_of_another_length_is_refused_and_not_read(tmp_path: Path) -> None:
     disk = PosixFileSystem(tmp_path)
     write_checked(disk, "text", TEXT, [b"what was written"])
