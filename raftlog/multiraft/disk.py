@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from raftlog.core.types import GroupId
-from raftlog.errors import DiskFull, LimitReached, ResourceShortage, shortage_of
+from raftlog.errors import CorruptFile, DiskFull, LimitReached, ResourceShortage, shortage_of
 from raftlog.multiraft.disk_watch import DiskWatch
-from raftlog.multiraft.effects import DiskChanged, Effects
+from raftlog.multiraft.effects import DiskChanged, Effects, ReserveUnusable
 from raftlog.storage.reserve import Reserve
 from raftlog.storage.write import LogWrite
 
@@ -199,13 +199,23 @@ class NodeDisk:
             return  # what waits goes first
         self._reserve_asked = True
 
-        def made(is_there: bool) -> None:
+        def make() -> bool | CorruptFile:
+            try:
+                return self._reserve.make()
+            except CorruptFile as damage:
+                return damage
+
+        def made(is_there: bool | CorruptFile) -> None:
+            if isinstance(is_there, CorruptFile):
+                self._freed_for = None
+                self._effects.tell(ReserveUnusable(cause=is_there.cause))
+                return
             self._reserve_asked = False
             if is_there:
                 self._reserve_made = True
                 self._freed_for = None
 
-        self.queue_job(self._reserve.make, made)
+        self.queue_job(make, made)
 
     def _try_again(self) -> None:
         """Run what waits for room, or for an open file or memory."""

@@ -93,6 +93,13 @@ class DiskChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReserveUnusable:
+    """The node has no reserve for a full disk until it starts again: its file cannot be opened."""
+
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PeerMessagesRefused:
     """A peer breaks the protocol, or this node has lost what it acknowledged. Told at once, and
     then now and then while it goes on."""
@@ -271,6 +278,7 @@ MultiRaftEvent = (
     | GroupKept
     | TornTailTruncated
     | DiskChanged
+    | ReserveUnusable
     | PeerMessagesRefused
     | StateCompared
     | HistoryCompared

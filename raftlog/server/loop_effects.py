@@ -44,6 +44,7 @@ from raftlog.multiraft.effects import (
     ReplicaRebuilding,
     ReplicaRebuilt,
     ReplicaRecovered,
+    ReserveUnusable,
     RetentionFailed,
     StateCompared,
     TornTailTruncated,
@@ -251,6 +252,8 @@ class LoopEffects:
                 _tell_image(event)
             case DiskChanged():
                 _tell_disk(event)
+            case ReserveUnusable(cause=cause):
+                log.error("the node has no reserve for a full disk", cause=cause)
             case _:
                 assert_never(event)
 

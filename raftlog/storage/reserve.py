@@ -24,6 +24,7 @@ class Reserve:
         """Make it, unless it is there; whether it is there now.
 
         Not if the disk would have less than a quarter of it left: it would be needed at once.
+        Raises `CorruptFile` where something else has its place.
         """
         if self._is_there():
             return True

@@ -13,7 +13,7 @@ from raftlog.errors import DiskFull, LimitReached
 from raftlog.machines.commands import ReportPlacement
 from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.disk_watch import DiskWatch
-from raftlog.multiraft.effects import DiskChanged, MultiRaftEvent
+from raftlog.multiraft.effects import DiskChanged, MultiRaftEvent, ReserveUnusable
 from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
@@ -366,6 +366,21 @@ def test_the_reserve_comes_back_with_the_room_and_then_records_are_accepted_agai
     assert scene.disk.full(GroupId(GROUP), has_body=True) is None
     scene.tick()
     assert scene.disk.keeps_up
+
+
+def test_without_a_place_for_a_reserve_the_node_runs_without_and_says_so_once() -> None:
+    scene = full_with_a_reserve()
+    scene.tick()
+    assert not scene.fs.exists(RESERVE_NAME), "it is in use"
+    scene.fs.make_folder(RESERVE_NAME)
+    scene.make_room()
+    scene.fs.room = 2 * RESERVE
+    scene.tick(4 * RETRY)
+    assert scene.ended == [True]
+    assert scene.disk.full(GroupId(GROUP), has_body=True) is None
+    (told,) = (event for event in scene.driver.told if isinstance(event, ReserveUnusable))
+    assert told.cause == "reserve is damaged at byte 0: a folder is in its place."
+    assert scene.fs.exists(RESERVE_NAME), "it stays"
 
 
 @pytest.mark.parametrize("shortage", [LimitReached(file="f", limit="open files"), MemoryError()])

@@ -28,6 +28,7 @@ from raftlog.multiraft.effects import (
     ReplicaRebuilding,
     ReplicaRebuilt,
     ReplicaRecovered,
+    ReserveUnusable,
     RetentionFailed,
     StateCompared,
     TornTailTruncated,
@@ -102,6 +103,8 @@ def hear(node: SimulatedNode, event: MultiRaftEvent) -> None:
             raise Violation(Promise.SYNCED_STAYS, cause)
         case TornTailTruncated():
             simulator.counts["torn tail of a log truncated"] += 1
+        case ReserveUnusable(cause=cause):
+            raise Violation(Promise.SYNCED_STAYS, cause)
         case DiskChanged(keeps_up=keeps_up, full=full):
             simulator.note("disk", node.node, keeps_up, full is not None)
             simulator.counts["nodes that let others lead for their disk"] += not keeps_up
