@@ -27,6 +27,7 @@ either be called again.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -93,6 +94,12 @@ class Identity:
         )
         return tuple(each.node for each in self.founders) if own else ()
 
+    @property
+    def store(self) -> int:
+        """64 bits of a hash of `store_uuid`, by which the journal knows its store."""
+        digest = hashlib.blake2b(self.store_uuid.encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "little")
+
 
 def read_identity(fs: FileSystem) -> Identity | None:
     """The folder's identity, read without locking it; None if no data folder was made here.
@@ -158,8 +165,9 @@ class DataFolder:
         return cls(fs, lock, identity)
 
     def open_journal(self) -> HardStateJournal:
-        """Open the node's hard states. They came with the folder: `CorruptFile` if missing."""
-        return HardStateJournal.open(self.fs, ROOT, must_exist=True)
+        """Open the node's hard states. They came with the folder: `CorruptFile` if missing, or if
+        both copies are of another store."""
+        return HardStateJournal.open(self.fs, ROOT, store=self.identity.store, must_exist=True)
 
     def groups(self) -> list[GroupId]:
         """The groups that have a manifest, ascending."""
@@ -300,8 +308,11 @@ def make_store(fs: FileSystem, *, node: NodeId, new_store_uuid: str) -> Identity
             return found
         _check_unused(fs, node)
         fs.make_folder(GROUPS_FOLDER)
-        HardStateJournal.open(fs, ROOT).close()
         made = Identity(cluster_id="", node=node, store_uuid=new_store_uuid)
+        for name in JOURNAL_COPIES:
+            if fs.exists(name):  # of a store that a crash left without an identity
+                fs.remove(name)
+        HardStateJournal.open(fs, ROOT, store=made.store).close()
         _write_identity(fs, made)  # last: with it the folder is whole
         return made
 
@@ -340,7 +351,7 @@ def _locked(fs: FileSystem) -> Iterator[None]:
 def _check_new(fs: FileSystem, found: Identity, node: NodeId) -> None:
     """Raises `DataFolderForeign` unless the store is the node's, and no node has ever run from it.
     One that did has a hard state: nothing is done without."""
-    served = bool(read_states(fs, ROOT)[0])
+    served = bool(read_states(fs, ROOT, found.store)[0])
     if found.node != node or served:
         raise DataFolderForeign(
             folder=fs.location(ROOT),

@@ -5,7 +5,8 @@ There is one journal for all groups, so that one write serves many, and two copi
 that is forgotten could be given twice, and one damaged byte must not keep a node out for good.
 Every write goes to the one and then to the other, and counts once both are synced. So whatever
 counts is in each of them, and what only one of them has is as good: a term, a vote or a recovery is
-never taken back. Opening takes the later state of each group and rewrites both.
+never taken back. Opening takes the later state of each group and rewrites both. Each
+names its store: the journal of another node knows none of this one's votes.
 
 Frames, and the rule for torn or
 damaged bytes, are those of the log (`frames`, `recovery`). A frame's command holds the states that
@@ -65,7 +66,7 @@ JOURNAL_COPIES = (JOURNAL_NAME, "hard-state.2.journal")
 
 _ENDING = ".journal"
 _ALL_GROUPS = (1 << 64) - 1
-"""The group number in the journal's header, where a log's segment has its group."""
+"""The group of a boot_id."""
 
 _RECORD = struct.Struct("<BQQQ")
 _PUT = 1
@@ -137,7 +138,7 @@ class JournalCheck:
             location = self._fs.location(copy.path)
             raise CorruptFile(file=location, position=0, problem="it is missing") from None
         try:
-            header = read_segment_header(file, purpose=Purpose.HARD_STATES, group=_ALL_GROUPS)
+            header = read_segment_header(file, purpose=Purpose.HARD_STATES, group=copy.header.group)
             if header.segment_id != copy.header.segment_id:
                 return
             walk = FrameWalk(file, header, stop=copy.end)
@@ -162,11 +163,13 @@ class HardStateJournal:
         states: dict[GroupId, HardState],
         report: JournalReport,
         *,
+        store: int,
         boots: tuple[int, ...],
         registered_at: LogIndex,
     ) -> None:
         self._fs = fs
         self._folder = folder
+        self._store = store
         self._states = states
         self._boots = boots
         self.registered_at = registered_at
@@ -191,23 +194,28 @@ class HardStateJournal:
         self.report = report
 
     @classmethod
-    def open(cls, fs: FileSystem, folder: str, *, must_exist: bool = False) -> HardStateJournal:
-        """Open the folder's journal, or create one unless it `must_exist` (see `DataFolder`).
+    def open(
+        cls, fs: FileSystem, folder: str, *, store: int = 0, must_exist: bool = False
+    ) -> HardStateJournal:
+        """Open the folder's journal of this store (64 bits), or create one unless it `must_exist`
+        (see `DataFolder`).
 
         All states found and this start are durable when this returns. Raises `CorruptFile` if
-        neither copy can be read (nothing is changed then: a lost vote is never taken for no vote),
-        `FormatUnsupported`, `DiskFailed`.
+        neither copy of this store can be read (nothing is changed then: a lost vote is never taken
+        for no vote), `FormatUnsupported`, `DiskFailed`.
         """
         boots: tuple[int, ...] = ()
         registered_at = NO_INDEX
         if must_exist or journal_exists(fs, folder):
-            states, report = read_states(fs, folder)
+            states, report = read_states(fs, folder, store)
             boots = (*_few(report.boots), fs.new_id())
             registered_at = report.registered_at
         else:
             states, report = {}, JournalReport(groups=0)
         remove_unfinished(fs, folder, _ENDING)
-        journal = cls(fs, folder, states, report, boots=boots, registered_at=registered_at)
+        journal = cls(
+            fs, folder, states, report, store=store, boots=boots, registered_at=registered_at
+        )
         journal._write_all()
         return journal
 
@@ -347,7 +355,7 @@ class HardStateJournal:
         """New files with every state. Each takes the old one's name once it is durable."""
         self._replaced = self._segments
         self._segments = tuple(
-            Segment(path, _new_header(self._fs)) for path in _paths(self._folder)
+            Segment(path, _new_header(self._fs, self._store)) for path in _paths(self._folder)
         )
         self._frames = 0
         pieces = [Piece(segment, file=None) for segment in self._segments]
@@ -421,11 +429,11 @@ def _add_marker(pieces: list[Piece]) -> None:
         piece.segment.add_frame(piece.buffers, kind=MARKER, index=0, term=0, command=b"", body=b"")
 
 
-def _new_header(fs: FileSystem) -> SegmentHeader:
+def _new_header(fs: FileSystem, store: int) -> SegmentHeader:
     return SegmentHeader(
         purpose=Purpose.HARD_STATES,
         segment_id=fs.new_id(),
-        group=_ALL_GROUPS,
+        group=store,
         first_index=1,
         previous_end=0,
         previous_chain=0,
@@ -446,17 +454,20 @@ def journal_exists(fs: FileSystem, folder: str) -> bool:
     return any(fs.exists(path) for path in _paths(folder))
 
 
-def read_states(fs: FileSystem, folder: str) -> tuple[dict[GroupId, HardState], JournalReport]:
+def read_states(
+    fs: FileSystem, folder: str, store: int | None = None
+) -> tuple[dict[GroupId, HardState], JournalReport]:
     """The states in a journal that a process left, by the rule in `recovery`. Changes nothing.
 
-    Raises `CorruptFile` if neither copy can be read, `FormatUnsupported`.
+    Raises `CorruptFile` if neither copy of the `store` (None: of any) can be read,
+    `FormatUnsupported`.
     """
     found: list[tuple[dict[GroupId, HardState], JournalReport]] = []
     damaged: CorruptFile | None = None
     for path in _paths(folder):
         try:
             if fs.exists(path):
-                found.append(_read_copy(fs, path))
+                found.append(_read_copy(fs, path, store))
             elif not found:
                 raise CorruptFile(file=fs.location(path), position=0, problem="it is missing")
         except CorruptFile as error:
@@ -484,10 +495,12 @@ def _age(state: HardState) -> tuple[int, int, int, int]:
     return (*state[:3], state.voters.since if state.voters is not None else 0)
 
 
-def _read_copy(fs: FileSystem, path: str) -> tuple[dict[GroupId, HardState], JournalReport]:
+def _read_copy(
+    fs: FileSystem, path: str, store: int | None
+) -> tuple[dict[GroupId, HardState], JournalReport]:
     file = fs.open(path, create=False)
     try:
-        header = read_segment_header(file, purpose=Purpose.HARD_STATES, group=_ALL_GROUPS)
+        header = read_segment_header(file, purpose=Purpose.HARD_STATES, group=store)
         frames: list[PlacedFrame] = []
         tail = read_tail(file, header, frames.append)
         states: dict[GroupId, HardState] = {}

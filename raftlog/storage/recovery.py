@@ -64,8 +64,9 @@ class PlacedFrame(NamedTuple):
         return self.position + self.header.frame_bytes
 
 
-def read_segment_header(file: File, *, purpose: Purpose, group: int) -> SegmentHeader:
-    """The header of a file that must be a segment of this purpose and group.
+def read_segment_header(file: File, *, purpose: Purpose, group: int | None) -> SegmentHeader:
+    """The header of a file that must be a segment of this purpose and group, which is the store
+    where it holds hard states. None: any.
 
     Raises `CorruptFile`, or `FormatUnsupported` if only the format is unknown. A file gets its
     name only after its header is durable, so no crash leaves an unreadable header.
@@ -82,12 +83,11 @@ def read_segment_header(file: File, *, purpose: Purpose, group: int) -> SegmentH
         raise CorruptFile(
             file=file.path, position=0, problem=f"it holds {found}, not {purpose.name}"
         )
-    if header.group != group:
-        raise CorruptFile(
-            file=file.path,
-            position=0,
-            problem=f"it belongs to group {header.group}, not to group {group}",
-        )
+    if group not in (None, header.group):
+        problem = f"it belongs to group {header.group}, not to group {group}"
+        if purpose is Purpose.HARD_STATES:
+            problem = "it belongs to another store, and does not know the votes of this one"
+        raise CorruptFile(file=file.path, position=0, problem=problem)
     return header
 
 

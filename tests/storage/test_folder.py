@@ -377,6 +377,43 @@ def test_a_folder_set_aside_spares_what_has_its_name_and_what_was_made_since(
     assert len(kept) == 3
 
 
+@pytest.mark.parametrize("copied", [JOURNAL_COPIES, JOURNAL_COPIES[:1], JOURNAL_COPIES[1:]])
+def test_votes_of_another_store_are_never_taken_for_the_own(copied: tuple[str, ...]) -> None:
+    disk, other = (MemoryFileSystem(Random(seed)) for seed in (1, 2))
+    voted(disk)
+    opened(other, store_uuid="another").open_journal().close()
+
+    def copy() -> None:
+        for name in copied:
+            file = other.open(name, create=False)
+            overwrite(disk, name, file.read_at(0, file.size()))
+
+    copy()
+    folder = opened(disk)
+    if copied == JOURNAL_COPIES:
+        with pytest.raises(CorruptFile, match="it belongs to another store"):
+            folder.open_journal()
+        return
+    journal = folder.open_journal()
+    assert journal.report.damaged is not None
+    assert journal.get(GroupId(4)) == HardState(Term(2), NodeId(1))
+    for found in (0, 1):
+        check = journal.plan_check()
+        assert check is not None
+        assert len(check.run()) == found, "opening has written it again"
+        copy()
+
+
+def test_a_store_left_without_an_identity_makes_room_for_another(empty_disk: FileSystem) -> None:
+    """A crash came before the identity. Nothing ran from it."""
+    opened(empty_disk, store_uuid="another").close()
+    for name in ("identity", "identity.2", "groups"):
+        empty_disk.remove(name)
+    folder = opened(empty_disk)
+    assert folder.open_journal().report.damaged is None
+    folder.close()
+
+
 def test_a_text_of_another_length_is_refused_and_not_read(tmp_path: Path) -> None:
     disk = PosixFileSystem(tmp_path)
     write_checked(disk, "text", TEXT, [b"what was written"])
