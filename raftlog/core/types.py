@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, NewType
 
-FORMAT_STAMP = "1-2026-11-30.8"
+FORMAT_STAMP = "1-2026-11-30.9"
 """Names what nodes write and send: entries, snapshots, files, messages. Until the first release,
 each change of these has another stamp instead of another version. A folder or node with another
 stamp is rejected: there is nothing that converts it."""
