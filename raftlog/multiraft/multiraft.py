@@ -572,7 +572,8 @@ class MultiRaft:
             self._schedule_turn()
         elif (local := self.replicas.get(message.group)) is not None:
             if isinstance(message, CopyRequest):
-                self.replicas.check_may_take(local, peer, type(message))
+                if not self.replicas.may_take(local, peer):
+                    return
                 self._schedule_turn()
             if isinstance(message, ImageMessage):
                 self.images.receive(local, message)

@@ -56,7 +56,6 @@ class Observing:
             bytes_max=timing.append_bytes_max,
             replicas=replicas,
             offer=offer,
-            refused=refused,
             damaged=damaged,
             ended=ended,
         )

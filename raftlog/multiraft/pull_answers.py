@@ -22,7 +22,7 @@ from raftlog.core.messages import (
 )
 from raftlog.core.types import NO_INDEX, NO_NODE, LogIndex, NodeId, Span, Term
 from raftlog.damage_table import gives_images
-from raftlog.errors import CorruptFile, PeerProtocolViolation
+from raftlog.errors import CorruptFile
 from raftlog.multiraft.catch_up_budget import CatchUpBudget
 from raftlog.multiraft.effects import Effects
 from raftlog.multiraft.local_replica import LocalReplica
@@ -57,21 +57,18 @@ class PullAnswers:
         bytes_max: int,
         replicas: NodeReplicas,
         offer: Callable[[LocalReplica, NodeId], list[ImageOffer]],
-        refused: Callable[[PeerProtocolViolation], None],
         damaged: Callable[[LocalReplica, CorruptFile], None],
         ended: Callable[[LocalReplica], None],
     ) -> None:
         """One request is answered with `bytes_max`, unless one entry is larger. `offer` gives a
-        replica's image to a node that lacks what its log has dropped. `refused` gets the violation
-        of a row that the peer may not ask for, `damaged` the damage of an entry that cannot be
-        read, `ended` the replica of each read that has ended."""
+        replica's image to a node that lacks what its log has dropped. `damaged` gets the damage of
+        an entry that cannot be read, `ended` the replica of each read that has ended."""
         self._node = node
         self._effects = effects
         self._budget = budget
         self._bytes_max = bytes_max
         self._replicas = replicas
         self._offer = offer
-        self._refused = refused
         self._damaged = damaged
         self._ended = ended
         self._answers: OrderedDict[NodeId, _Answer] = OrderedDict()
@@ -110,10 +107,7 @@ class PullAnswers:
         if local is None or not _gives(local):
             self._send(peer, self._lacking(row, peer))
             return True
-        try:
-            self._replicas.check_may_take(local, peer, PullRequest)
-        except PeerProtocolViolation as violation:
-            self._refused(violation)
+        if not self._replicas.may_take(local, peer):
             return True
         raft = local.raft
         is_news = raft.term >= row.leader_term and raft.leader != NO_NODE

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, assert_never
 
 from raftlog.core.membership import Membership
-from raftlog.core.messages import PeerMessage, RaftMessage
+from raftlog.core.messages import RaftMessage
 from raftlog.core.quorum import is_quorum
 from raftlog.core.recovery import is_recovering
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, LastEntry, LogIndex, NodeId
@@ -310,20 +310,15 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         info = self.info_of(group)
         return () if info is None or isinstance(info, ControllerInfo) else info.voters
 
-    def check_may_take(self, local: LocalReplica, peer: NodeId, kind: type[PeerMessage]) -> None:
-        """Raises `PeerProtocolViolation` unless the peer may have the replica's entries and files.
+    def may_take(self, local: LocalReplica, peer: NodeId) -> bool:
+        """May the peer have the replica's entries and files?
 
         Members of the group may, as the controller places them, and so may observers, which hold
         every group. The group's own log does not count: a member that lies can put an entry into
-        the log of one replica. Every node holds the controller's group.
+        the log of one replica. Every node holds the controller's group. False is no proof of a lie:
+        the controller's log may yet name the peer, or have just taken it out.
         """
-        if peer not in self.nodes.observers and not self._is_placed(local, peer):
-            raise PeerProtocolViolation(
-                group=local.group,
-                peer=peer,
-                kind=kind.__name__,
-                problem="it is neither a member of the group nor an observer",
-            )
+        return peer in self.nodes.observers or self._is_placed(local, peer)
 
     def takes_part(self, peer: NodeId, message: RaftMessage) -> bool:
         """May the peer send this about a group that is here?
