@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from raftlog.auth.principals import node_caller
 from raftlog.core.types import CONTROLLER_GROUP, NO_INDEX
+from raftlog.errors import NotLeader
 from raftlog.machines.group_info import KvInfo
 from raftlog.machines.kv_commands import KeyValue
 from raftlog.server.calling import calling
@@ -36,14 +37,17 @@ class KeyReads:
         store = self._node.multiraft.replicas.controller.kv
         self.waits_for_place = False
         if store is None:
-            # What another node says of it counts for this read only: that node may lie. Which
-            # nodes hold the store, only the log of the store or of the controller says.
+            # Another node, which may lie, only says whether there is a store, for this read. Which
+            # group that is, and which nodes hold it, only the files and the controller's log here
+            # say: the liar may vote in another group, such as the controller's.
             opened = await self._ask_for_store(try_timeout_s)
             store = opened.kvs[0] if opened.kvs else None
             self.waits_for_place = store is not None
         if store is None:
             return []
         self.has_store = True
+        if not isinstance(self._node.multiraft.replicas.info_of(store.group), KvInfo):
+            raise NotLeader(group=store.group, node=self._node.node)
         found: list[KeyValue] = []
         pages = KeyPages()
         leader = LeaderCalls(self._node.may_lead(store.group), self._node.channels)

@@ -15,7 +15,7 @@ import pytest
 
 from raftlog.chaos.cluster import PATIENCE_S, wait_for
 from raftlog.config import Settings
-from raftlog.core.types import LogIndex, NodeId
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex, NodeId
 from raftlog.errors import MalformedRequest, NotLeader, RaftlogError, Unavailable
 from raftlog.machines.commands import CreateKv, RegisterNode, Rules
 from raftlog.machines.outcomes import KvCreated
@@ -120,10 +120,13 @@ def test_a_reply_that_is_longer_than_any_page_is_not_taken(tmp_path: Path) -> No
     assert isinstance(read(tmp_path, repeat(longest)), Unavailable)
 
 
-def test_what_another_node_says_of_the_store_is_no_place_to_read_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("named", [STORE.group, CONTROLLER_GROUP])
+def test_what_another_node_says_of_the_store_is_no_place_to_read_it(
+    named: GroupId, tmp_path: Path
+) -> None:
     """The controller's log, as far as it is applied here, has no store. A node that does not hold
-    it could forge grants, and one that leads the controller could name a store that never was."""
-    stores = chain([KvReply(kvs=(STORE,))], repeat(KvReply(kvs=())))
+    it could forge grants: as a store that never was, or as a group in which it votes."""
+    stores = chain([KvReply(kvs=(replace(STORE, group=named),))], repeat(KvReply(kvs=())))
     asked: list[bytes] = []
 
     def forged(data: bytes) -> bytes:
