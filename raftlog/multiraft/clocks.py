@@ -7,6 +7,10 @@ leave it as it was when that clock was last heard.
 
 One clock that is a year ahead confirms nothing by itself. So it neither stamps records a year
 ahead, nor ends leases, nor removes records by their age.
+
+One clock that is behind can hold the time of a group back, where too few others are known. What is
+stamped then looks too old once that clock is right. So ages leave out by how much the time was set
+forward meanwhile (`ClockSteps`).
 """
 
 from __future__ import annotations
@@ -18,6 +22,12 @@ from raftlog.multiraft.effects import Effects
 
 _UNKNOWN = -(1 << 62)
 """How far ahead a clock is that was never heard: it confirms no time."""
+
+_STEP_US = 60_000_000
+"""A time that gains less on a clock which is never set was not set forward: heartbeats take time,
+and clocks drift."""
+
+_STEPS_MAX = 8
 
 _CLOCK_US_MAX = 1 << 61
 """No clock shows more: that is in the year 75,000."""
@@ -52,3 +62,32 @@ class VoterClocks:
         monotonic_us, ahead = self._effects.monotonic_us(), self._ahead_us
         voters = [monotonic_us + ahead[each] for each in membership.all_voters if each in ahead]
         return min([self._effects.clock_us(), *voters])
+
+
+class ClockSteps:
+    """By how much a group's time was set forward, as far as this process has seen."""
+
+    __slots__ = ("_steps",)
+
+    def __init__(self) -> None:
+        self._steps: list[tuple[int, int]] = []
+        """When the time was last seen as far ahead of `boottime_us` as this; both ascend."""
+
+    def note(self, now_us: int, boottime_us: int) -> None:
+        """The group's time is `now_us`. Call it with every time that is stamped."""
+        steps, ahead_us = self._steps, now_us - boottime_us
+        while steps and steps[-1][1] >= ahead_us:
+            steps.pop()
+        if steps and ahead_us - steps[-1][1] <= _STEP_US:
+            ahead_us = steps.pop()[1]
+        steps.append((boottime_us, ahead_us))
+        if len(steps) > _STEPS_MAX:
+            steps[:2] = [(steps[1][0], steps[0][1])]  # ages leave out more, never less
+
+    def within_us(self, age_us: int) -> int:
+        """By how much the time was set forward, until it was last noted, since an entry of this
+        age was stamped: it may look older by so much, in microseconds."""
+        if not self._steps:
+            return 0
+        noted_us, ahead_us = self._steps[-1]
+        return ahead_us - next(low for at, low in self._steps if noted_us - at <= age_us)

@@ -42,6 +42,7 @@ from raftlog.machines.kv import KvMachine
 from raftlog.machines.outcomes import Outcome
 from raftlog.machines.rules import rules_needed
 from raftlog.machines.topic import TopicMachine
+from raftlog.multiraft.clocks import ClockSteps
 from raftlog.multiraft.effects import HistoryCompared, StateCompared
 from raftlog.multiraft.group_events import GroupEvents, GroupStatus
 from raftlog.replica import Output, Replica
@@ -114,9 +115,7 @@ class LocalReplica:
         image: OpenImage,
         outvoted: Outvoted = NEVER_OUTVOTED,
     ) -> None:
-        self.replica = replica
-        self.raft = replica.raft
-        self.info = info
+        self.replica, self.raft, self.info = replica, replica.raft, info
         self.image = image
         """What this replica holds besides its log."""
         self.outvoted = outvoted
@@ -161,6 +160,8 @@ class LocalReplica:
         """The version of the topic's settings that was proposed here last, and in which term."""
         self.schema_proposed: tuple[Term, int] | None = None
         """The same of its schema."""
+        self.clock_steps, self._opened_to = ClockSteps(), replica.log.last_index
+        """How far its entries' time was set forward; the last entry that it was opened with."""
         self.held_back: HeldBack | None = None
         """Of a topic that is led here: what its retention waited for when it last looked."""
         self._recovering = replica.raft.recovering
@@ -455,6 +456,18 @@ class LocalReplica:
         microseconds since 1970 UTC. Raises `CorruptFile`."""
         batch = self.batch_at(Offset(offset))
         return batch.runs.slice(offset - batch.start, 1).timestamps_us[0]
+
+    def note_records(self, start: Offset, boottime_us: int) -> None:
+        """The topic's records from `start` on were applied now. Those that were not in the log when
+        it was opened came just now, whatever their timestamps say."""
+        if self.replica.applied_index <= self._opened_to:
+            return
+        machine = self.topic_machine
+        start = max(start, machine.log_start_offset)
+        for extent in machine.extents_between(start, machine.high_water_mark):
+            if extent.index > self._opened_to:
+                self.clock_steps.note(extent.timestamp_us, boottime_us)
+                return
 
     def take_image(self, image: Image, received: frozenset[str] = frozenset()) -> frozenset[str]:
         """Give readers the new image, whose manifest is durable. Its history stands in for the

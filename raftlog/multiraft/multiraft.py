@@ -48,6 +48,7 @@ from raftlog.errors import (
     ResourceShortage,
 )
 from raftlog.machines.outcomes import Outcome
+from raftlog.machines.topic import TopicMachine
 from raftlog.multiraft.admission import OF_THE_CLUSTER, Admission, RoomUse
 from raftlog.multiraft.awake import AwakeReplicas
 from raftlog.multiraft.campaigns import Campaigns
@@ -366,7 +367,8 @@ class MultiRaft:
         self._logs.write(local)
 
     def _apply(self, local: LocalReplica, budget: Budget) -> None:
-        rules = local.machine.rules
+        machine, rules = local.machine, local.machine.rules
+        mark = machine.high_water_mark if isinstance(machine, TopicMachine) else None
         try:
             output = local.replica.apply(budget, APPLY_ENTRIES_MAX)
         except CorruptFile as damage:
@@ -381,6 +383,8 @@ class MultiRaft:
             # Nothing later is done here, in no group, while the host loop ends the process.
             self.stop()
             raise
+        if mark is not None:
+            local.note_records(mark, self._effects.boottime_us())
         self._settle(local, output)
         self._compactions.applied(local)
         if local.group == CONTROLLER_GROUP and not local.replica.has_to_apply:
@@ -537,7 +541,9 @@ class MultiRaft:
         voters' clocks confirm, else the earliest that is known here: this node's own where programs
         tell none."""
         clocks, voters = self._clocks, local.raft.membership
-        return clocks.confirmed_us(voters) or clocks.earliest_us(voters)
+        now_us = clocks.confirmed_us(voters) or clocks.earliest_us(voters)
+        local.clock_steps.note(now_us, self._effects.boottime_us())
+        return now_us
 
     def _read_on(self) -> None:
         """There is room for more reads. Entries and images take turns in being first."""

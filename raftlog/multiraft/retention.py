@@ -1,7 +1,8 @@
 """When a topic's oldest records go because of its settings: its leader's duty.
 
 The leader decides from its replica, and proposes a `Trim`; the log decides. So replicas agree
-although each leader looks at its own files. By age only goes what a majority's clocks confirm.
+although each leader looks at its own files. By age only goes what a majority's clocks confirm; by
+how much they were set forward since it was written does not count.
 
 Never is less kept than the settings say, and hardly more: whole batches go as they are stored (an
 extent of the log, or a row group of a history file), and parts of one once they are enough records.
@@ -123,6 +124,8 @@ class Retention:
         if replica.states.trust is not Trust.TRUSTED:
             return None
         now_us = self._clock(local.raft.membership)
+        if now_us is not None:
+            local.clock_steps.note(now_us, self._effects.boottime_us())
         try:
             kept = first_kept(local, machine.settings, now_us)
         except CorruptFile as error:
@@ -192,7 +195,9 @@ def _beyond(local: LocalReplica, age_s: int, byte_count: int, now_us: int | None
     if byte_count:
         offset = max(offset, machine.offset_before_last(byte_count))
     if age_s and now_us is not None:
-        offset = max(offset, _first_at(local, now_us - age_s * 1_000_000))
+        age_us = age_s * 1_000_000
+        set_us = local.clock_steps.within_us(age_us)
+        offset = max(offset, _first_at(local, now_us - set_us - age_us))
     return offset
 
 

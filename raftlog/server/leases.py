@@ -11,18 +11,23 @@ from __future__ import annotations
 from raftlog.config import TopicSettings
 from raftlog.machines.commands import Expire
 from raftlog.machines.topic import TopicMachine
+from raftlog.multiraft.clocks import ClockSteps
 
 
-def expiry_due(machine: TopicMachine, leases: TopicSettings, now_us: int) -> Expire | None:
-    """What to propose at wall clock `now_us`, microseconds since 1970 UTC; None: nothing is due."""
+def expiry_due(
+    machine: TopicMachine, leases: TopicSettings, now_us: int, steps: ClockSteps
+) -> Expire | None:
+    """What to propose at wall clock `now_us`, microseconds since 1970 UTC; None: nothing is due.
+    Leases last longer by how much the clock was set forward meanwhile, as `steps` says."""
+
+    def lease_us(seconds: float) -> int:
+        lease = round(seconds * 1_000_000)
+        return lease + steps.within_us(lease)
+
     expire = Expire(
         timestamp_us=now_us,
-        epoch_lease_us=_microseconds(leases.epoch_lease_s),
-        transient_writer_lease_us=_microseconds(leases.transient_writer_lease_s),
-        producer_lease_us=_microseconds(leases.producer_lease_s),
+        epoch_lease_us=lease_us(leases.epoch_lease_s),
+        transient_writer_lease_us=lease_us(leases.transient_writer_lease_s),
+        producer_lease_us=lease_us(leases.producer_lease_s),
     )
     return expire if machine.is_due(expire) else None
-
-
-def _microseconds(seconds: float) -> int:
-    return round(seconds * 1_000_000)

@@ -267,7 +267,7 @@ async def _watch_leases(node: Node) -> None:
             machine = local.machine
             if not isinstance(machine, TopicMachine) or local.raft.role is not Role.LEADER:
                 continue
-            command = expiry_due(machine, leases, node.now_us(local))
+            command = expiry_due(machine, leases, node.now_us(local), local.clock_steps)
             if command is None:
                 continue
             # Writes go first; the next check finds it again.

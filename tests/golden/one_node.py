@@ -171,6 +171,9 @@ class OneNode:
     def monotonic_us(self) -> int:
         return 0
 
+    def boottime_us(self) -> int:
+        return 0
+
     def clock_us(self) -> int:
         return 1
 

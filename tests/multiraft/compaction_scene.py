@@ -74,6 +74,11 @@ class Driver(DiskDriver):
         """Groups whose compaction need not go on."""
         self.reads: list[Callable[[Sequence[KeyValue] | None], None]] = []
         """Of the positions of reader groups."""
+        self.up_us = 0
+        """For how long the machine has run."""
+
+    def boottime_us(self) -> int:
+        return self.up_us
 
     def run_read(self, read: BackgroundRead, ran: Callable[[], None]) -> None:
         self.asked.append(lambda: (read.run(), ran()))

@@ -66,6 +66,9 @@ class Driver:
     def monotonic_us(self) -> int:
         return self.now_us
 
+    def boottime_us(self) -> int:
+        return self.now_us
+
     def clock_us(self) -> int:
         return 1
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from raftlog.core.membership import Membership
 from raftlog.core.types import NodeId
-from raftlog.multiraft.clocks import VoterClocks
+from raftlog.multiraft.clocks import ClockSteps, VoterClocks
 
 VOTERS = Membership((NodeId(1), NodeId(2), NodeId(3)))
 YEAR = 365 * 86_400 * 1_000_000
@@ -98,3 +100,49 @@ def test_what_is_no_time_is_not_believed() -> None:
         clocks.heard(NodeId(2), clock_us)
     assert clocks.earliest_us(VOTERS) == NOON
     assert clocks.confirmed_us(VOTERS) is None
+
+
+HOUR = 3_600 * 1_000_000
+
+
+def stepped(*noted: tuple[int, int]) -> ClockSteps:
+    """Each after so many hours, by how many hours the time is wrong."""
+    steps = ClockSteps()
+    for hour, wrong in noted:
+        steps.note(NOON + (hour + wrong) * HOUR, hour * HOUR)
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("noted", "within"),
+    [
+        ([], [0, 0, 0]),
+        ([(0, -9)], [0, 0, 0]),
+        ([(0, 0), (8, 0)], [0, 0, 0]),
+        ([(5, -9), (8, 0)], [0, 9, 9]),
+        ([(0, -9), (5, -9), (6, 0), (8, 0)], [0, 9, 9]),
+        ([(0, -9), (5, -4), (8, 0)], [0, 4, 9]),
+        ([(0, -4), (5, -9), (8, 0)], [0, 9, 9]),
+        ([(0, 9), (8, 0)], [0, 0, 0]),
+        ([(0, -9), (7, 3), (8, 0)], [0, 0, 9]),
+    ],
+)
+def test_what_was_stamped_before_the_time_was_set_forward_is_no_older(
+    noted: list[tuple[int, int]], within: list[int]
+) -> None:
+    steps = stepped(*noted)
+    assert [steps.within_us(hours * HOUR) // HOUR for hours in (2, 3, 8)] == within
+
+
+def test_a_clock_that_drifts_is_not_set() -> None:
+    steps = ClockSteps()
+    for hour in range(100):
+        steps.note(NOON + hour * (HOUR + 500_000), hour * HOUR)
+    assert steps.within_us(100 * HOUR) == 0
+
+
+def test_steps_without_end_are_bounded_and_make_nothing_older() -> None:
+    steps = stepped(*[(hour, hour) for hour in range(1_000)])
+    assert len(steps._steps) <= 8
+    assert steps.within_us(500 * HOUR) == 999 * HOUR
+    assert steps.within_us(HOUR) == HOUR

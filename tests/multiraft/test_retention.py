@@ -17,6 +17,7 @@ from raftlog.machines.settings import (
     RETENTION_UNREAD_BYTES,
     RETENTION_UNREAD_S,
     TopicSetting,
+    value_of,
 )
 from raftlog.multiraft.local_replica import HeldBack, LocalReplica
 from raftlog.multiraft.retention import Retention
@@ -180,3 +181,20 @@ def test_the_group_that_has_read_least_counts_and_what_cannot_be_trusted_has_rea
     positions: Sequence[KeyValue] | None, found: tuple[int, str]
 ) -> None:
     assert first_unread(positions, replace(TOPIC), Offset(20)) == found
+
+
+@pytest.mark.parametrize("setting", [RETENTION_S, RETENTION_UNREAD_S])
+@pytest.mark.parametrize("seen", ["by its leader", "as records came"])
+def test_a_clock_that_was_behind_makes_no_record_older(setting: str, seen: str) -> None:
+    """With two clocks that are known the earlier one counts: it was a month behind."""
+    waiting = Waiting(**{RETENTION_S: 600, setting: 3_600})
+    up, month_us = waiting.scene.driver, 30 * 86_400 * SECOND_US
+    keep_us = value_of(waiting.local.topic_machine.settings, setting) * SECOND_US
+    if seen == "by its leader":
+        waiting.now_us = RECORDS
+        assert waiting.look(position("slow", 0)) == 0
+    else:
+        waiting.local.note_records(Offset(0), 0)
+    for up.up_us, start in ((1, 0), (keep_us - RECORDS, 0), (keep_us + 1, RECORDS)):
+        waiting.now_us = RECORDS + month_us + up.up_us
+        assert waiting.look(position("slow", 0)) == start

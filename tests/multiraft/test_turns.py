@@ -57,6 +57,9 @@ class Driver:
     def monotonic_us(self) -> int:
         return 0
 
+    def boottime_us(self) -> int:
+        return 0
+
     def clock_us(self) -> int:
         return 1
 
