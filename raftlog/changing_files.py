@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, TypeAlias, TypeVar
 
+import tenacity
+
 from raftlog.errors import InvalidOption
 
 _LOOK_AGAIN_S = 1.0
 """Files are looked at again after so long. No setting: a certificate is replaced days before the
 former one ends, and a caller that is shut out waits no longer."""
+
+_LOCK_PATIENCE_S = 10.0
+"""A writer waits so long for another, which holds its lock for a few writes. No setting."""
+_LOCK_RETRY_S = 0.02
 
 _Stamp: TypeAlias = "tuple[tuple[int, int, int] | None, ...]"
 
@@ -87,13 +95,37 @@ def _stamp(paths: Sequence[str]) -> _Stamp:
     return tuple(found)
 
 
+def lock_file(file: Path) -> Path:
+    """The empty file that the writer of `file` keeps locked. It stays there."""
+    return file.with_name(f".{file.name}.lock")
+
+
 @contextmanager
 def only_writer(file: Path) -> Iterator[None]:
-    """While it runs, no other holder changes a file in the same folder. Raises
-    `OSError`."""
-    held = os.open(file.parent, os.O_RDONLY | os.O_CLOEXEC)  # the file itself is replaced
+    """While it runs, no other holder changes the file. Raises `OSError`, also if another holds it
+    for more than 10 s.
+
+    Neither `file`, which is replaced, nor its folder is locked: a process that can only read
+    something can hold an flock on it.
+    """
+    lock = lock_file(file)
+    held = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    locking = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(BlockingIOError),
+        wait=tenacity.wait_fixed(_LOCK_RETRY_S),
+        stop=tenacity.stop_after_delay(_LOCK_PATIENCE_S),
+        reraise=True,
+    )
     try:
-        fcntl.flock(held, fcntl.LOCK_EX)
+        try:
+            locking(fcntl.flock, held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            problem = (
+                f"another process keeps it locked (`fuser {shlex.quote(str(lock))}` shows which). "
+                "End that process, and run this one again. With mode 0600 only processes of its "
+                "owner and of root can lock it"
+            )
+            raise TimeoutError(errno.ETIMEDOUT, problem, str(lock)) from error
         yield
     finally:
         os.close(held)

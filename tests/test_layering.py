@@ -67,7 +67,7 @@ PACKAGES = {
     "raftlog.predicates": Package(anyone=(), pure=True),
     "raftlog.config_section": Package(ours=(), third_party=("pydantic",)),
     "raftlog.stored_values": Package(ours=(), third_party=("pydantic",)),
-    "raftlog.changing_files": Package(ours=()),
+    "raftlog.changing_files": Package(ours=(), third_party=("tenacity",)),
     "raftlog.crash_dumps": Package(anyone=()),
     "raftlog.extras": Package(anyone=()),
     "raftlog.redaction": Package(anyone=()),

@@ -1,6 +1,7 @@
 """The folder of a cluster that `raftlog up` made: what it records, and which nodes run from it.
 
     DIR/cluster.toml             cluster id and nodes' addresses; written last, see below
+    DIR/.cluster.toml.lock       locked by the process that writes cluster.toml
     DIR/up.pid                   the pid of the `raftlog up` that runs here, locked by it likewise
     DIR/node-2/                  node 2's data, and nothing else
     DIR/node-2.pid               the pid of node 2's process, locked by it while it lives
@@ -38,6 +39,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from raftlog.changing_files import lock_file, only_writer
 from raftlog.config import ClientSettings, Settings
 from raftlog.config_hosts import PORT_MAX
 from raftlog.config_tls import TlsSettings
@@ -130,7 +132,8 @@ def new_cluster(folder: Path, *, addresses: dict[int, str]) -> ClusterFolder:
     """
     _refuse_foreign(folder)
     new = ClusterFolder(folder=folder, cluster_id="", addresses=addresses)
-    ours = {_DRAFT_FILE, _UP_FILE, _TLS_FOLDER, *(new.data(node).name for node in addresses)}
+    own = (_DRAFT_FILE, _UP_FILE, _TLS_FOLDER, lock_file(Path(CLUSTER_FILE)).name)
+    ours = {*own, *(new.data(node).name for node in addresses)}
     if folder.exists() and any(each.name not in ours for each in folder.iterdir()):
         raise DataFolderForeign(
             folder=str(folder),
@@ -143,7 +146,7 @@ def new_cluster(folder: Path, *, addresses: dict[int, str]) -> ClusterFolder:
 def record(cluster: ClusterFolder) -> None:
     """Write the cluster's file, durably; its folder is made if it is not there."""
     cluster.folder.mkdir(parents=True, exist_ok=True)
-    with _only_writer(cluster.folder):
+    with only_writer(cluster.folder / CLUSTER_FILE):
         _record(cluster)
 
 
@@ -195,22 +198,11 @@ def _no_cluster(folder: Path) -> InvalidOption:
 def forget(folder: Path, node: int) -> None:
     """Take a node that was removed from the cluster out of the folder's file, durably: `up` does
     not start it again. Its data stays."""
-    with _only_writer(folder):
+    with only_writer(folder / CLUSTER_FILE):  # two nodes of it may end at once
         cluster = open_folder(folder)
         if node in cluster.addresses and len(cluster.addresses) > 1:
             addresses = {each: at for each, at in cluster.addresses.items() if each != node}
             _record(replace(cluster, addresses=addresses, removed=(*cluster.removed, node)))
-
-
-@contextlib.contextmanager
-def _only_writer(folder: Path) -> Iterator[None]:
-    """Be the one process that writes the folder's file: two nodes of it may end at once."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # held for a few writes at most
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _refuse_foreign(folder: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -10,10 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from raftlog import changing_files
 from raftlog.auth.principals import Caller
 from raftlog.auth.token_file import TokenFile, add_token, read_tokens, remove_tokens
+from raftlog.changing_files import lock_file
 from raftlog.config import load
-from raftlog.errors import InvalidOption
+from raftlog.errors import ExitCode, InvalidOption
+from tests.cli.command import run
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -29,7 +34,8 @@ def test_a_token_is_known_and_its_file_does_not_have_it(tmp_path: Path) -> None:
     ended = add_token(file, "bob", (), NOW, NOW)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert not any(each in file.read_text() for each in (token, other, ended))
-    assert list(tmp_path.iterdir()) == [file], "no draft is left"
+    assert set(tmp_path.iterdir()) == {file, lock_file(file)}, "no draft is left"
+    assert stat.S_IMODE(lock_file(file).stat().st_mode) == 0o600
     known = TokenFile(file, fail)
     assert known.caller(token) == Caller(
         principal="token:etl", groups=frozenset({"group:token:writers"})
@@ -47,6 +53,34 @@ def test_all_tokens_of_an_identity_are_given_up_and_no_others(tmp_path: Path) ->
     assert remove_tokens(file, "etl") == 2
     assert [each.identity for each in read_tokens(file)] == ["ada"]
     assert remove_tokens(file, "etl") == 0
+
+
+def test_an_flock_that_a_reader_can_hold_stops_no_change(tmp_path: Path) -> None:
+    """Of the folder and the file, which other users may be able to read."""
+    file = tmp_path / "tokens.json"
+    add_token(file, "etl", (), None, NOW)
+    for path in (tmp_path, file):
+        held = os.open(path, os.O_RDONLY)
+        fcntl.flock(held, fcntl.LOCK_EX)  # until the file is closed
+        assert remove_tokens(file, "etl") == 1
+        add_token(file, "etl", (), None, NOW)
+        os.close(held)
+
+
+def test_a_lock_that_is_kept_ends_a_change_with_an_error_that_names_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "tokens.json"
+    monkeypatch.setattr(changing_files, "_LOCK_PATIENCE_S", 0.05)
+    remove = ("tokens", "remove", "etl", "--file", str(file))
+    with changing_files.only_writer(file):
+        refused = run(monkeypatch, capsys, *remove)
+    assert refused.code == ExitCode.USAGE
+    assert f"fuser {lock_file(file)}" in refused.err
+    lock_file(file).unlink()
+    lock_file(file).symlink_to(tmp_path / "precious")
+    assert "symbolic link" in run(monkeypatch, capsys, *remove).err
+    assert not (tmp_path / "precious").exists()
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,18 @@ def test_a_folder_in_which_a_start_was_killed_before_it_recorded_its_cluster_is_
 ) -> None:
     with cluster_folder.only_up_in(tmp_path):
         (tmp_path / "cluster.draft").write_text(OWN_FORMAT, encoding="utf-8")
+        (tmp_path / ".cluster.toml.lock").touch()
         (tmp_path / "node-2").mkdir()
     assert recorded(tmp_path).addresses
+
+
+def test_an_flock_on_the_folder_that_a_reader_can_hold_stops_no_change(tmp_path: Path) -> None:
+    held = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    recorded(tmp_path)
+    cluster_folder.forget(tmp_path, 2)
+    os.close(held)
+    assert cluster_folder.open_folder(tmp_path).removed == (2,)
 
 
 @pytest.mark.parametrize("name", ["x", "node-3", "node-02", "cluster.toml.bak"])
