@@ -42,7 +42,7 @@ SUFFIXES = {
 }
 
 PARQUET_ROWS = 65_536
-"""A Parquet file is read in batches of so many rows."""
+"""A Parquet file is read in batches of so many rows, or fewer with large texts."""
 
 Fit = Callable[["pa.RecordBatch"], "pa.RecordBatch"]
 """Brings rows into a topic's types, or raises `SchemaMismatch`."""
@@ -225,13 +225,16 @@ class RowFile:
     # ------------------------------------------------------------ Parquet
 
     def _parquet_parts(self, schema: pa.Schema, fit: Fit) -> Iterator[Part]:
+        from raftlog.cli.parquet_rows import parquet_batches
+
         file = self._parquet()
+        assert self._whole is not None, "it was opened"
         counts = [file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)]
         starts = [0, *accumulate(counts)]
         first = bisect.bisect_right(starts, self._skipped) - 1
         rows = starts[first]
         groups = [*range(first, file.num_row_groups)]
-        for batch in file.iter_batches(PARQUET_ROWS, row_groups=groups):
+        for batch in parquet_batches(self._whole, groups, PARQUET_ROWS):
             begin, rows = max(rows, self._skipped), rows + batch.num_rows
             if rows > begin:
                 batch = batch.slice(batch.num_rows - (rows - begin))

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from raftlog.chaos.cluster import PATIENCE_S
+from raftlog.cli import parquet_rows
 from raftlog.cli.csv_rows import csv_header
 from raftlog.cli.output import plain
 from raftlog.cli.row_files import Fit, InputFormat, Notes, Part, RowFile
@@ -445,6 +446,67 @@ def test_columns_that_a_csv_file_lacks_are_missed_in_its_header() -> None:
 )
 def test_a_json_line_that_is_refused_is_named(line: bytes, part: str) -> None:
     assert part in refusal(b'{"id": 1}\n\n' + line + b'\n{"id": 2}\n', InputFormat.JSON)
+
+
+@pytest.mark.parametrize("kind", ["text", "list", "map", "struct", "longest", "fixed"])
+def test_a_small_parquet_file_whose_values_take_gigabytes_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(parquet_rows, "_BATCH_BYTES_MAX", 4 << 20)
+    monkeypatch.setattr(parquet_rows, "_BYTES_FREE", 16 << 20)
+    rows = 4_096
+    one = pa.array(["x" * 50_000])
+    text = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), one)
+    zeros = pa.array([0] * 5_000_000)
+    column = {
+        "text": text,
+        "list": pa.ListArray.from_arrays([*range(rows + 1)], text),
+        "map": pa.MapArray.from_arrays([*range(rows + 1)], text.indices, text),
+        "struct": pa.StructArray.from_arrays([text], ["text"]),
+        "fixed": text.cast(pa.string()).cast(pa.binary()).cast(pa.binary(50_000)),
+        "longest": pa.ListArray.from_arrays([0, len(zeros)], zeros),
+    }[kind]
+    table = pa.table({"it": column})
+    file = tmp_path / "x.parquet"
+    pq.write_table(table, file, store_schema=False)
+    assert file.stat().st_size < 4_000
+    before = pa.default_memory_pool()
+    measured = pa.proxy_memory_pool(before)
+    pa.set_memory_pool(measured)
+    try:
+        with file.open("rb") as source:
+            read = batches_of(source, str(file), InputFormat.PARQUET, table.schema)
+            with pytest.raises(InvalidOption, match=rf"{file}.* 16 MiB and 1000 times"):
+                list(read)
+    finally:
+        pa.set_memory_pool(before)
+    assert measured.max_memory() < 64 << 20
+
+
+def test_parquet_is_read_in_steps_as_it_is(tmp_path: Path) -> None:
+    """With values of every length, also some that are decoded a few at a time."""
+    count = 3_000
+    texts = pa.array(["a", "b" * 100_000, None] * (count // 3))
+    table = pa.table(
+        {
+            "id": range(count),
+            "text": texts,
+            "view": texts.cast(pa.string_view()),
+            "kind": texts.dictionary_encode(),
+            "list": [["x", "y"], None, []] * (count // 3),
+            "struct": [{"a": "u", "b": [{"c": b"k"}]}] * count,
+            "map": pa.array([[("k", "v")]] * count, pa.map_(pa.string(), pa.string())),
+            "fixed": pa.array([b"12"] * count, pa.binary(2)),
+            "price": pa.array([decimal.Decimal("1.5")] * count, pa.decimal128(30, 2)),
+        }
+    )
+    file = tmp_path / "x.parquet"
+    pq.write_table(table, file, row_group_size=1_100)
+    with file.open("rb") as source:
+        read = list(batches_of(source, str(file), InputFormat.PARQUET, table.schema))
+    batches = [batch for batch in read if batch is not None]
+    assert 2 < len(batches) < 10
+    assert pa.Table.from_batches(batches).to_pylist() == table.to_pylist()
 
 
 def test_a_parquet_row_that_is_refused_is_named_by_its_number() -> None:
