@@ -11,10 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
 from raftlog.cli.overflows import EXACT_BELOW, holds_integer, refuse_overflows
-from raftlog.cli.text_blocks import CSV
+from raftlog.cli.text_blocks import CSV, refuse_wide
 from raftlog.cli.typed_texts import ZONED, typed
-from raftlog.machines.limits import ControllerLimits
-from raftlog.machines.schema import RESERVED_NAMES
 from raftlog.records.conform import type_name
 
 _ERROR = re.compile(r"In CSV column #(\d+): (?:CSV conversion error to [^:]+: )?(.*)", re.DOTALL)
@@ -22,7 +20,6 @@ _CELLS = re.compile(r"CSV parse error: Expected (\d+) columns, got (\d+): ")
 """What Arrow says of a place: the number of a column."""
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _QUOTED = re.compile(rb'"[^"]*+"')
-_COLUMNS_MAX = ControllerLimits().fields_max
 
 
 def csv_header(text: bytes, schema: pa.Schema) -> pa.RecordBatch:
@@ -101,8 +98,7 @@ def read_csv(
 def _refuse_wide(text: bytes) -> None:
     header = CSV.record.match(text.lstrip())
     count = 0 if header is None else _QUOTED.sub(b"", header[0]).count(b",") + 1
-    if count > _COLUMNS_MAX + len(RESERVED_NAMES):  # metadata columns are left out
-        raise ValueError(f"the header has {count} columns; a topic has at most {_COLUMNS_MAX}")
+    refuse_wide("the header has", count)
 
 
 def _refuse_rounded(

@@ -67,7 +67,7 @@ def _way(kind: Any) -> _Way:
 
 
 def _line(line: str, way: _Way) -> str:
-    begin = _after_space(line, 0)
+    begin = after_space(line, 0)
     if begin == len(line):
         return line
     out: list[str] = []
@@ -95,7 +95,7 @@ def _copy(text: str, begin: int, way: _Way, out: list[str]) -> int:
 def _copy_map(text: str, begin: int, way: _Map, out: list[str]) -> int:
     names: set[str] = set()
     out.append("[")
-    at = _after_space(text, begin + 1)
+    at = after_space(text, begin + 1)
     while text[at] != "}":
         if names:
             out.append(",")
@@ -105,7 +105,7 @@ def _copy_map(text: str, begin: int, way: _Map, out: list[str]) -> int:
             raise ValueError(f"a map has the key {json.dumps(name)} twice")
         names.add(name)
         out.append(f'{{"key":{written if way.raw_keys else _key(name, written)},"value":')
-        at = _after_space(text, _copy(text, at, way.item, out))
+        at = after_space(text, _copy(text, at, way.item, out))
         out.append("}")
     out.append("]")
     return at + 1
@@ -113,7 +113,7 @@ def _copy_map(text: str, begin: int, way: _Map, out: list[str]) -> int:
 
 def _copy_struct(text: str, begin: int, way: _Struct, out: list[str]) -> int:
     copied = begin
-    at = _after_space(text, begin + 1)
+    at = after_space(text, begin + 1)
     first = True
     while text[at] != "}":
         if not first:
@@ -126,21 +126,21 @@ def _copy_struct(text: str, begin: int, way: _Struct, out: list[str]) -> int:
         else:
             out.append(text[copied:at])
             copied = end = _copy(text, at, part, out)
-        at = _after_space(text, end)
+        at = after_space(text, end)
     out.append(text[copied : at + 1])
     return at + 1
 
 
 def _copy_list(text: str, begin: int, way: _List, out: list[str]) -> int:
     out.append("[")
-    at = _after_space(text, begin + 1)
+    at = after_space(text, begin + 1)
     first = True
     while text[at] != "]":
         if not first:
             out.append(",")
             at = _after_sign(text, at, ",")
         first = False
-        at = _after_space(text, _copy(text, at, way.item, out))
+        at = after_space(text, _copy(text, at, way.item, out))
     out.append("]")
     return at + 1
 
@@ -150,7 +150,7 @@ def _name(text: str, at: int) -> tuple[str, str, int]:
     name, end = _DECODER.raw_decode(text, at)
     if not isinstance(name, str):
         raise ValueError("an object's key is no text")
-    return name, text[at:end], _after_sign(text, _after_space(text, end), ":")
+    return name, text[at:end], _after_sign(text, after_space(text, end), ":")
 
 
 def _key(name: str, written: str) -> str:
@@ -162,7 +162,8 @@ def _key(name: str, written: str) -> str:
     return name if end == len(name) else written  # which Arrow refuses, and names
 
 
-def _after_space(text: str, at: int) -> int:
+def after_space(text: str, at: int) -> int:
+    """Where the next character that is no space is."""
     found = _SPACE.match(text, at)
     assert found is not None, "the pattern also matches nothing"
     return found.end()
@@ -171,4 +172,4 @@ def _after_space(text: str, at: int) -> int:
 def _after_sign(text: str, at: int, sign: str) -> int:
     if text[at] != sign:
         raise ValueError(f"JSON has {text[at]!r} where {sign!r} is due")
-    return _after_space(text, at + 1)
+    return after_space(text, at + 1)

@@ -6,15 +6,17 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from raftlog.cli.json_maps import with_pairs
+from raftlog.cli.json_maps import after_space, with_pairs
 from raftlog.cli.overflows import holds_integer, refuse_overflows
+from raftlog.cli.text_blocks import refuse_wide
 from raftlog.cli.typed_texts import ZONED, is_local_time, readable_type, typed
+from raftlog.machines.schema import RESERVED_NAMES
 from raftlog.records.arrow_types import is_variant
 from raftlog.records.conform import type_name
 
@@ -27,6 +29,12 @@ _ERROR = re.compile(r"JSON parse error: | in row \d+")
 DEPTH_MAX = 200
 """JSON may be nested so deep: deeper than any type in use. Messages that name a type twice as deep
 would reach the limit of Python's stack."""
+
+_CELLS_MAX = 16 * 1024 * 1024
+"""Lines times columns that are read at once. Arrow's memory grows with that, also where nearly all
+of it is null."""
+
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str, strict=False)
 
 _ESCAPED = re.compile(rb"\\.", re.DOTALL)
 _QUOTED = re.compile(rb'"[^"]*+"?')
@@ -113,14 +121,71 @@ def read_json(text: bytes, schema: pa.Schema) -> pa.RecordBatch:
         raise ValueError(f"a line begins with {begin!r}, no JSON object (CSV needs --format csv)")
     if _is_deep(text):
         raise ValueError(f"the JSON is nested more than {DEPTH_MAX} deep")
+    if text.count(b"{") > lines_max(schema):  # several objects may be on a line
+        _refuse_wide(text, schema)
     whole = pj.ReadOptions(block_size=len(text) + 1)
-    parsing = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer")
-    file: Any = pa.BufferReader(text)  # Arrow's own file type, which the stubs lack
+
+    def read(surplus: Literal["error", "infer"]) -> pa.Table:
+        parsing = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior=surplus)
+        file: Any = pa.BufferReader(text)  # Arrow's own file type, which the stubs lack
+        return pj.read_json(file, read_options=whole, parse_options=parsing)
+
     try:
-        table = pj.read_json(file, read_options=whole, parse_options=parsing)
-    except pa.ArrowInvalid as error:
-        raise ValueError(_ERROR.sub("", str(error)).rstrip(".")) from error
+        table = read("error")
+    except pa.ArrowInvalid:
+        _refuse_wide(text, schema)
+        try:
+            table = read("infer")
+        except pa.ArrowInvalid as error:
+            raise ValueError(_ERROR.sub("", str(error)).rstrip(".")) from error
     return table.combine_chunks().to_batches()[0]
+
+
+def lines_max(schema: pa.Schema) -> int:
+    """So many lines may be read at once, with metadata columns besides those of `schema`."""
+    return _CELLS_MAX // _columns_of(schema)
+
+
+def _refuse_wide(text: bytes, schema: pa.Schema) -> None:
+    """Refuse lines with far more columns, also nested ones, than `schema` has."""
+    known = _columns_of(schema)
+    columns: dict[tuple[int, str], int] = {}
+    """The number of each column, by that of the one that it is in and by its name."""
+    decoded = text.decode(errors="replace")
+    at = lines = 0
+    while (at := after_space(decoded, at)) < len(decoded):
+        try:
+            row, at = _DECODER.raw_decode(decoded, at)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"it is no JSON: {error.msg}") from None
+        values: list[tuple[int, Any]] = [(0, row)]
+        while values:
+            parent, value = values.pop()
+            if isinstance(value, list):
+                values += [(parent, each) for each in value]
+            elif isinstance(value, dict):
+                for name, part in value.items():
+                    number = columns.setdefault((parent, name), len(columns) + 1)
+                    if isinstance(part, dict | list):
+                        values.append((number, part))
+        lines += 1
+        refuse_wide("up to here the lines have", len(columns), known)
+        if lines * (count := max(len(columns), known)) > _CELLS_MAX:
+            raise ValueError(f"{lines} objects have {count} columns, and each lacks nearly all")
+
+
+def _columns_of(schema: pa.Schema) -> int:
+    """How many columns there are, also nested ones, with those of metadata."""
+    return _name_count(pa.struct(list(schema))) + len(RESERVED_NAMES)
+
+
+def _name_count(kind: Any) -> int:
+    """How many names of columns a type has."""
+    if pa.types.is_struct(kind):
+        return sum(1 + _name_count(part.type) for part in kind)
+    if pa.types.is_map(kind):
+        return 2 + _name_count(kind.item_type)
+    return _name_count(kind.value_type) if pa.types.is_list(kind) else 0
 
 
 def _is_deep(text: bytes) -> bool:

@@ -16,7 +16,15 @@ from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, assert_never
 
 from raftlog.cli.output import say
-from raftlog.cli.text_blocks import CSV, JSON_LINES, Block, blocks, located, read_located
+from raftlog.cli.text_blocks import (
+    CSV,
+    JSON_LINES,
+    Block,
+    blocks,
+    located,
+    read_located,
+    refuse_wide,
+)
 from raftlog.errors import InvalidOption, SchemaMismatch
 
 if TYPE_CHECKING:
@@ -167,7 +175,7 @@ class RowFile:
     # ------------------------------------------------------------ texts
 
     def _json_parts(self, schema: pa.Schema, fit: Fit) -> Iterator[Part | None]:
-        from raftlog.cli.json_rows import json_rows
+        from raftlog.cli.json_rows import json_rows, lines_max
         from raftlog.cli.kafka_rows import kafka_rows
 
         rows = kafka_rows if self._format is InputFormat.KAFKA_JSON else json_rows
@@ -178,8 +186,9 @@ class RowFile:
         for block in self._blocks:
             if block is None:
                 yield None
-            else:
-                yield Part(read_located(block, JSON_LINES, self._name, read), block.end)
+                continue
+            for piece in block.of_lines(lines_max(schema)):
+                yield Part(read_located(piece, JSON_LINES, self._name, read), piece.end)
 
     def _own(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The columns without those that have names of metadata: `raftlog tail` writes them. No
@@ -248,7 +257,9 @@ class RowFile:
             if not self._source.seekable():  # Parquet's index is at the end of the file
                 self._whole = tempfile.TemporaryFile()  # noqa: SIM115  # it goes with this object
                 shutil.copyfileobj(self._source, self._whole)
-        return pq.ParquetFile(self._whole)
+        file = pq.ParquetFile(self._whole)
+        refuse_wide("it has", len(file.schema_arrow))
+        return file
 
 
 def _split(block: Block) -> tuple[Block, Block]:

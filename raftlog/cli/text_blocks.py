@@ -13,12 +13,16 @@ from io import BufferedReader
 from typing import NamedTuple, TypeVar
 
 from raftlog.errors import SchemaMismatch
+from raftlog.machines.limits import ControllerLimits
+from raftlog.machines.schema import RESERVED_NAMES
 
 BLOCK_BYTES = 4 * 1024 * 1024
 """Text is read in blocks of this size. A longer line is an error."""
 
 LINGER_S = 1.0
 """For so long records from a pipe or a terminal wait for more of them before they are passed on."""
+
+_COLUMNS_MAX = ControllerLimits().fields_max
 
 T = TypeVar("T")
 
@@ -72,11 +76,28 @@ class Block(NamedTuple):
         """The file position after them."""
         return self.begin + len(self.text)
 
+    def of_lines(self, most: int) -> Iterator[Block]:
+        """The block in blocks of at most so many lines."""
+        rest = self
+        if self.text.count(b"\n") > most:
+            ends = JSON_LINES.ends(self.text)
+            for end in ends[most - 1 : -1 : most]:
+                block, rest = rest.split(self.begin + end - rest.begin)
+                yield block
+        yield rest
+
     def split(self, end: int) -> tuple[Block, Block]:
         """The records up to `end`, and those from there on."""
         head, rest = self.text[:end], self.text[end:]
         line = self.line + line_count(head)
         return Block(self.line, head, self.begin), Block(line, rest, self.begin + end)
+
+
+def refuse_wide(what: str, count: int, known: int = len(RESERVED_NAMES)) -> None:
+    """Raise `ValueError` for more columns than a topic may have besides `known` ones, which are at
+    least those of metadata: Arrow would take minutes. `what` has them."""
+    if count > known + _COLUMNS_MAX:
+        raise ValueError(f"{what} {count} columns; a topic has at most {_COLUMNS_MAX}")
 
 
 def pieces(source: BufferedReader) -> Iterator[bytes | None]:

@@ -448,6 +448,55 @@ def test_a_json_line_that_is_refused_is_named(line: bytes, part: str) -> None:
     assert part in refusal(b'{"id": 1}\n\n' + line + b'\n{"id": 2}\n', InputFormat.JSON)
 
 
+KEYS = [f'"k{number}": 1' for number in range(50_000)]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (f"{{{', '.join(KEYS)}}}\n", 1),
+        (f'{{"id": {{{", ".join(KEYS)}}}}}\n', 1),
+        (f'{{"id": [{{{"}, {".join(KEYS)}}}]}}\n', 1),
+        ("".join(f"{{{key}}}\n" for key in KEYS), 1_007),
+        (" ".join(f"{{{key}}}" for key in KEYS), 1),
+    ],
+    ids=["line", "nested", "list", "lines", "one line"],
+)
+def test_json_of_far_more_columns_than_a_topic_may_have_is_rejected_unread(
+    text: str, line: int
+) -> None:
+    wanted = rf"line {line}: up to here the lines have \d+ columns; a topic has at most 1000"
+    with pytest.raises(InvalidOption, match=wanted):
+        RowFile(io.BufferedReader(io.BytesIO(text.encode())), "x", InputFormat.JSON).schema()
+    with pytest.raises(InvalidOption, match=r"line \d+: (up to|column 'id'|the line is no JSON)"):
+        rows(text.encode(), InputFormat.JSON, pa.schema([("id", pa.int64())]))
+
+
+def test_json_lines_that_lack_most_of_many_columns_are_read_a_few_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("raftlog.cli.json_rows._CELLS_MAX", 100_600)
+    schema = pa.schema([(f"k{number}", pa.int64()) for number in range(1_000)])
+    count = 250
+    source = io.BufferedReader(io.BytesIO(b"{}\n" * count + b'{"k1": 2}\n'))
+    read = list(batches_of(source, "x", InputFormat.JSON, schema))
+    assert [batch.num_rows for batch in read if batch is not None] == [100, 100, 51]
+    assert read[-1] is not None
+    assert read[-1].column(1)[-1].as_py() == 2
+    sparse = f"{{{', '.join(KEYS[:900])}}}\n" + "{}\n" * count
+    with pytest.raises(InvalidOption, match="and each lacks nearly all"):
+        rows(sparse.encode(), InputFormat.JSON, pa.schema([]))
+    with pytest.raises(InvalidOption, match="line 1: the line is no JSON: Extra data"):
+        rows(b"{} " * 101, InputFormat.JSON, schema)
+
+
+def test_parquet_of_more_columns_than_a_topic_may_have_is_rejected_unread() -> None:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({f"k{number}": [1] for number in range(1_007)}), sink)
+    with pytest.raises(InvalidOption, match="it has 1007 columns; a topic has at most 1000"):
+        rows(sink.getvalue(), InputFormat.PARQUET)
+
+
 @pytest.mark.parametrize("kind", ["text", "list", "map", "struct", "longest", "fixed"])
 def test_a_small_parquet_file_whose_values_take_gigabytes_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
