@@ -32,7 +32,7 @@ from tests.machines.scenes import TOPIC
 from tests.machines.test_encoding import KV
 from tests.wire.decoders import DECODERS, samples
 
-COUNTS = [25, pytest.param(1_000, marks=pytest.mark.soak)]
+COUNTS = [15, pytest.param(1_000, marks=pytest.mark.soak)]
 CHANCE = st.integers(0, 2**63).map(random.Random)
 
 

@@ -34,7 +34,7 @@ def _accepts(decoder: str, data: bytes) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("decoder", DECODERS)
 def test_random_bytes_are_a_value_or_malformed(decoder: str):
-    @settings(max_examples=25)
+    @settings(max_examples=15)
     @given(st.binary(max_size=60), st.sampled_from([b"", b"\x01", b"\x01\0\0\0", join(b"")[:8]]))
     def check(data: bytes, prefix: bytes):
         _accepts(decoder, prefix + data)
@@ -45,7 +45,7 @@ def test_random_bytes_are_a_value_or_malformed(decoder: str):
 @pytest.mark.slow
 @pytest.mark.parametrize("decoder", DECODERS)
 def test_random_messages_in_a_good_frame_are_a_value_or_malformed(decoder: str):
-    @settings(max_examples=25)
+    @settings(max_examples=15)
     @given(st.binary(max_size=40), st.binary(max_size=20))
     def check(header: bytes, body: bytes):
         _accepts(decoder, join(header, body))
@@ -56,7 +56,7 @@ def test_random_messages_in_a_good_frame_are_a_value_or_malformed(decoder: str):
 @pytest.mark.slow
 @pytest.mark.parametrize("decoder", samples())
 def test_a_good_message_with_one_byte_changed_is_a_value_or_malformed(decoder: str):
-    @settings(max_examples=25)
+    @settings(max_examples=15)
     @given(samples()[decoder], st.data())
     def check(message: bytes, data: st.DataObject):
         if not message:

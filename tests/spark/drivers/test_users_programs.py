@@ -127,6 +127,7 @@ def test_a_users_modules_are_imported_beside_ours(users_folder: Path) -> None:
     assert owners(run(IMPORTS, folder=users_folder)) == ["the user", "the user"]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("users_folder", ["packages"], indirect=True)
 def test_warnings_are_logged_by_a_program_whose_own_modules_have_the_names_of_ours(
     cluster: ProcessCluster, client: raftlog.LogClient, users_folder: Path, tmp_path: Path
