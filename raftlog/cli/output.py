@@ -48,6 +48,10 @@ class Format(StrEnum):
     JSON = "json"
 
 
+INCOMPLETE = (
+    "{topic}, replica {node} lacks the end of its log, which it had acknowledged, so it gives no "
+    'vote: see "a log lacks what it had acknowledged" in `raftlog docs OPERATIONS`'
+)
 _FORMAT = "raftlog.format"
 """What the verb's context knows `-o` by, for an error that ends it."""
 
@@ -288,6 +292,8 @@ def show_problems(mark: Watermark) -> None:
     for replica in mark.replicas:
         if replica.role == "recovering":
             say(f"{mark.topic}, replica {replica.node} lost its log and is copying it")
+        if replica.role == "incomplete":
+            say(INCOMPLETE.format(topic=mark.topic, node=replica.node))
         for each in doubts(replica.state, replica.history):
             say(doubt(mark.topic, replica.node, each))
         if replica.problem:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from raftlog.cli.output import (
+    INCOMPLETE,
     Format,
     FormatOption,
     doubt,
@@ -42,12 +43,29 @@ _SET_ASIDE = (
     "node {node} keeps the damaged folder {folder} ({bytes:,} bytes). Keep it until no replica "
     "recovers any more and every record is there; then remove it"
 )
-_RECOVERING = "{topic}, replica {node} lost its log and is copying it from its peers: {remedy}"
+_QUARANTINED = "{topic}, replica {node} is quarantined: {problem}"
 _COPYING = "it counts for no write until then"
 _NO_LEADER = (
     'no leader can give it. Start the nodes that are down; if all run, see "is damaged at '
     'byte" in `raftlog docs OPERATIONS`'
 )
+
+
+def _recovering_line(*, topic: str, node: int, led: bool) -> str:
+    remedy = _COPYING if led else _NO_LEADER
+    return f"{topic}, replica {node} lost its log and is copying it from its peers: {remedy}"
+
+
+_LINES: dict[str, Callable[..., str]] = {
+    "replicas_in_doubt": doubt,
+    "quarantined_replicas": _QUARANTINED.format,
+    "recovering_replicas": _recovering_line,
+    "incomplete_replicas": INCOMPLETE.format,
+    "damaged_replicas": _DAMAGE.format,
+    "folders_set_aside": _SET_ASIDE.format,
+    "topics_held_back": held_line,
+}
+"""What is said of each problem."""
 
 
 def status(
@@ -79,44 +97,33 @@ def status(
     started = _of_majority(rows, latest.observers)
     rules = rules_of([answer for _, answer in described], nodes=len(started))
     waiting = topics_without_leader(views)
-    doubted = replicas_in_doubt(views)
-    quarantined = quarantined_replicas(views)
-    recovering = recovering_replicas(views)
-    damaged = damaged_replicas(views)
-    set_aside = folders_set_aside(views)
-    held = topics_held_back(views)
+    problems = {
+        "replicas_in_doubt": replicas_in_doubt(views),
+        "quarantined_replicas": quarantined_replicas(views),
+        "recovering_replicas": recovering_replicas(views),
+        "incomplete_replicas": incomplete_replicas(views),
+        "damaged_replicas": damaged_replicas(views),
+        "folders_set_aside": folders_set_aside(views),
+        "topics_held_back": topics_held_back(views),
+    }
     if output is Format.JSON:
         found = {
             "cluster_id": latest.cluster_id,
             "controller_leader": leader,
             "topics_without_leader": waiting,
-            "replicas_in_doubt": doubted,
-            "quarantined_replicas": quarantined,
-            "recovering_replicas": recovering,
-            "damaged_replicas": damaged,
-            "folders_set_aside": set_aside,
-            "topics_held_back": held,
+            **problems,
         }
         show_json({**found, **rules, "nodes": rows})
     else:
         _show(rows, leader, waiting)
-        for row in doubted:
-            say(doubt(**row))
-        for row in quarantined:
-            say("{topic}, replica {node} is quarantined: {problem}".format(**row))
-        for row in recovering:
-            say(_RECOVERING.format(**row, remedy=_COPYING if row["led"] else _NO_LEADER))
-        for row in damaged:
-            say(_DAMAGE.format(**row))
-        for row in set_aside:
-            say(_SET_ASIDE.format(**row))
-        for row in held:
-            say(held_line(**row))
+        for what, line in _LINES.items():
+            for row in problems[what]:
+                say(line(**row))
         if leader:
             _show_rules(**rules)
         say(lease_line(answering))
     writable = [row for row in started if not row.get("problem") and not row["disk_full"]]
-    stays_damaged = any(row["not_healable"] for row in damaged)
+    stays_damaged = any(row["not_healable"] for row in problems["damaged_replicas"])
     if leader == 0 or waiting or 2 * len(writable) <= len(started) or stays_damaged:
         raise typer.Exit(int(ExitCode.UNAVAILABLE))
 
@@ -200,6 +207,19 @@ def recovering_replicas(answers: Sequence[NodeAnswer]) -> list[dict[str, Any]]:
         if not isinstance(reply, RaftlogError)
         for view in reply.groups
         if view.role == "recovering"
+    ]
+    return sorted(rows, key=lambda row: (row["topic"], row["node"]))
+
+
+def incomplete_replicas(answers: Sequence[NodeAnswer]) -> list[dict[str, Any]]:
+    """The replicas whose logs lack what their leaders say that they acknowledged, by topic and
+    node."""
+    rows = [
+        {"topic": view.topic or "the controller", "node": view.node}
+        for _, _, reply in answers
+        if not isinstance(reply, RaftlogError)
+        for view in reply.groups
+        if view.role == "incomplete"
     ]
     return sorted(rows, key=lambda row: (row["topic"], row["node"]))
 

@@ -21,7 +21,8 @@ class ReplicaWatermark:
     address: str
     """`host:port`, as the cluster knows it."""
     role: str = ""
-    """`leader`, `follower`, `candidate`, `pre-candidate` or `recovering`; "" without an answer."""
+    """`leader`, `follower`, `candidate`, `pre-candidate`, `recovering` or `incomplete`; "" without
+    an answer."""
     match_index: LogIndex | None = None
     """The last entry that the leader knows to be durable there; None if it knows of none."""
     lag_entries: int | None = None

@@ -146,6 +146,12 @@ class Member(Part):
         return self.memberships.latest
 
     @property
+    def incomplete(self) -> bool:
+        """Does a leader say that this member acknowledged more than its log holds? Then it gives no
+        vote."""
+        return self.log.last_index < self._lost_to
+
+    @property
     def recovering(self) -> bool:
         """Has it lost its log, and not got it again? Then what it holds does not count."""
         return self.recovery.lasts
@@ -277,11 +283,11 @@ class Member(Part):
     def _withholds_vote(self) -> bool:
         """May a leader hold a lease that this member granted, or does the log here lack what this
         member acknowledged?"""
-        return self.timer.withheld_ticks > 0 or self.log.last_index < self._lost_to
+        return self.timer.withheld_ticks > 0 or self.incomplete
 
     def _would_lead(self) -> bool:
         """May this member campaign at all, and may its election be needed?"""
-        fit = self._may_lead and not self.recovering and self.log.last_index >= self._lost_to
+        fit = self._may_lead and not self.recovering and not self.incomplete
         return fit and self.memberships.needs(self.node, self.commit_index)
 
     @property

@@ -192,7 +192,8 @@ def _of_node(state: NodeState) -> Iterator[Metric]:
     yield about
     roles = Counter(group.role for group in state.groups)
     replicas = GaugeMetricFamily("raftlog_node_replicas", "Replicas by role.", labels=["role"])
-    for role in ("leader", "follower", "candidate", "pre-candidate", "observer", "recovering"):
+    raft_roles = ("leader", "follower", "candidate", "pre-candidate")
+    for role in (*raft_roles, "observer", "recovering", "incomplete"):
         replicas.add_metric([role], roles[role])
     yield replicas
     for name, told, value in (

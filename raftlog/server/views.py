@@ -108,6 +108,8 @@ def text_bytes(row: WriterRow) -> int:
 def _role(local: LocalReplica) -> str:
     if local.observing:
         return "observer"
+    if local.raft.incomplete:
+        return "incomplete"
     return "recovering" if local.raft.recovering else local.raft.role.value
 
 

@@ -394,7 +394,8 @@ class GroupView:
     """The number of the node that holds this replica, from 1."""
     role: str
     """`leader`, `follower`, `candidate`, `pre-candidate`; or `recovering`: it has lost its log,
-    gets it again, and counts for no commit until then; or `observer`."""
+    gets it again, and counts for no commit until then; or `incomplete`: its log lacks what its
+    leader says that it acknowledged, and it gives no vote; or `observer`."""
     leader: NodeId
     """The node that leads as far as this one knows; 0 for none."""
     term: Term

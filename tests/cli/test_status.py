@@ -16,6 +16,7 @@ from raftlog.cli.output import doubt
 from raftlog.cli.status import (
     damaged_replicas,
     folders_set_aside,
+    incomplete_replicas,
     latest_of,
     lease_line,
     recovering_replicas,
@@ -363,6 +364,12 @@ def test_a_node_that_hears_no_leader_cannot_tell_which_nodes_never_started(
     assert ended.code == ExitCode.UNAVAILABLE
     assert "never started" not in ended.out + ended.err
     assert ended.out.count("no answer") == 2
+
+
+def test_replicas_that_lack_what_they_acknowledged_are_named() -> None:
+    groups = (view(1, 1, "t", 1), replace(view(2, 1, "t", 1), role="incomplete"))
+    answers = [NodeAnswer(NodeId(2), "a:2", NodeView(node=NodeId(2), groups=groups))]
+    assert incomplete_replicas(answers) == [{"topic": "t", "node": 2}]
 
 
 def test_replicas_that_recover_are_named_and_whether_anybody_leads() -> None:

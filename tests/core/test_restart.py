@@ -117,6 +117,7 @@ def test_a_member_that_lost_acknowledged_entries_gives_no_vote_until_it_has_them
         member.step(heartbeat(member, 2, term=1, commit_index=5))
     assert (told.value.peer, told.value.last, told.value.committed) == (2, 1, 5)
     assert member.raft.commit_index == 0
+    assert member.raft.incomplete
     member.settle()
     member.leader_lost(2, 1)
 
@@ -136,6 +137,7 @@ def test_a_member_that_lost_acknowledged_entries_gives_no_vote_until_it_has_them
     member.leader_lost(3, 2)
     member.tick(2 * member.timing.election_ticks_min)
     assert votes((2, 5))
+    assert not member.raft.incomplete
 
 
 def test_a_log_above_a_base_starts_committed_at_the_base() -> None:

@@ -14,7 +14,7 @@ from raftlog.multiraft.image_exchange import ImageExchange
 from raftlog.multiraft.repair import Repairs
 from tests.simulation.planting import replaced
 
-_PIECES = 4
+_PIECES = 2
 """So many a hurried scrub reads: the log comes first."""
 
 
