@@ -1,5 +1,5 @@
-"""Rows of any objects, and DataFrames of them, against a slow, obvious reference: each value is
-stored equal and can be read back, or it is rejected.
+"""Rows of any objects, DataFrames of them and Arrow data, against a slow, obvious reference: each
+value is stored equal and can be read back, or it is rejected.
 
 Replay: DIFFERENTIAL_SEED=<seed>. Prints how many values were compared, and how many differed.
 """
@@ -10,6 +10,8 @@ import datetime
 import os
 import struct
 from collections import Counter, OrderedDict, namedtuple
+from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -18,7 +20,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
 from pyspark.sql import Row
@@ -395,6 +397,76 @@ def numbers_of(column: pa.Array[Any], kind: Any) -> list[Any]:
     return found
 
 
+# ---------------------------------------------------------------- Arrow data
+
+_SIZES_NS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}
+_ARROW_TIMES: dict[pa.DataType, tuple[str, int]] = {
+    pa.date32(): ("date", 86_400 * 10**9),
+    pa.date64(): ("date", 10**6),
+    pa.time32("s"): ("time(6)", 10**9),
+    pa.time64("us"): ("time(6)", 1000),
+    pa.time64("ns"): ("time(6)", 1),
+}
+for _unit, _size in _SIZES_NS.items():
+    _ARROW_TIMES[pa.duration(_unit)] = ("interval day to second", _size)
+    _ARROW_TIMES[pa.timestamp(_unit)] = ("timestamp_ntz", _size)
+    _ARROW_TIMES[pa.timestamp(_unit, "-05:07")] = ("timestamp", _size)
+"""The type of a topic that such values are of, and how many nanoseconds 1 is."""
+
+_ARROW_OTHERS = [
+    *(pa.bool_(), pa.int8(), pa.int32(), pa.int64(), pa.uint8(), pa.uint64()),
+    *(pa.float16(), pa.float32(), pa.float64(), pa.decimal128(5, 2), pa.decimal256(40, 1)),
+    *(pa.string_view(), pa.large_binary(), pa.dictionary(pa.int8(), pa.string())),
+]
+
+
+@st.composite
+def arrow_cases(draw: st.DrawFn) -> tuple[pa.Array[Any], Any, Any]:
+    """A column of one value, the type of a topic's column, and the value in the form of `meaning`,
+    or `NotComparable`."""
+    given_type = draw(st.sampled_from([*_ARROW_TIMES, *_ARROW_OTHERS]))
+    found: Any
+    if given_type in _ARROW_TIMES:
+        meant, size = _ARROW_TIMES[given_type]
+        kind = draw(st.sampled_from([meant, *_PLAIN]))
+        most = 2 ** draw(st.sampled_from([8, 31, given_type.bit_width - 1])) - 1
+        step = draw(st.sampled_from([1, 1000, 86_400_000]))
+        number = draw(st.integers(-(most // step), most // step)) * step
+        width = pa.int32() if given_type.bit_width == 32 else pa.int64()
+        column = pa.array([number], width).view(given_type)
+        found = number * size if kind == meant else NotComparable
+    else:
+        kind = draw(_ONE)
+        column = None
+        with suppress(pa.ArrowException, ArithmeticError, TypeError, ValueError):
+            column = pa.array([draw(st.one_of(_PLAIN[kind], SCALARS))], given_type)
+        assume(column is not None)
+        try:
+            found = meaning(column[0].as_py(), kind)
+        except NotComparable:
+            found = NotComparable
+    for wrapping in draw(st.lists(st.sampled_from(["array", "map", "struct"]), max_size=3)):
+        column, kind, found = _wrapped(wrapping, column, kind, found)
+    return column, kind, found
+
+
+def _wrapped(wrapping: str, column: Any, kind: Any, found: Any) -> tuple[pa.Array[Any], Any, Any]:
+    ends = pa.array([0, 1], pa.int32())
+    if wrapping == "array":
+        kind = {"type": "array", "elementType": kind, "containsNull": True}
+        column, parts = pa.ListArray.from_arrays(ends, column), [found]
+    elif wrapping == "map":
+        kind = {
+            "type": "map", "keyType": "string", "valueType": kind, "valueContainsNull": True
+        }  # fmt: skip
+        column, parts = pa.MapArray.from_arrays(ends, pa.array(["k"]), column), [("k", found)]
+    else:
+        fields = [{"name": "b", "type": kind, "nullable": True, "metadata": {}}]
+        kind = {"type": "struct", "fields": fields}
+        column, parts = pa.StructArray.from_arrays([column], names=["b"]), {"b": found}
+    return column, kind, NotComparable if found is NotComparable else parts
+
+
 # ---------------------------------------------------------------- the comparison
 
 
@@ -403,10 +475,23 @@ def is_missing_in_frames(value: Any) -> bool:
     return bool(pd.Series(_of_objects([value])).isna()[0])
 
 
-def of_frame(value: Any, schema: Schema) -> pa.RecordBatch:
-    frame = pd.DataFrame({"a": pd.Series(_of_objects([value]), dtype=object)})
+def of_frame(column: pd.Series, schema: Schema) -> pa.RecordBatch:
+    frame = pd.DataFrame({"a": column})
     (batch,) = table_from_frame(frame, schema, "t").to_batches()
     return conform(batch, schema, "t")
+
+
+def in_objects(value: Any) -> pd.Series:
+    return pd.Series(_of_objects([value]), dtype=object)
+
+
+def typed(value: Any) -> Iterator[pd.Series]:
+    """The value in a column of the type that pandas, and that NumPy, has for it."""
+    for make in (list, np.array):
+        with suppress(TypeError, ValueError, OverflowError):
+            column = pd.Series(make([value]))
+            if column.dtype != object:
+                yield column
 
 
 def compare(examples: int, seed: int) -> Counter[str]:
@@ -420,11 +505,16 @@ def compare(examples: int, seed: int) -> Counter[str]:
         database=None,
         suppress_health_check=list(HealthCheck),
     )
-    @given(KINDS.flatmap(lambda kind: st.tuples(st.just(kind), meant_for(kind), ANYTHING)))
-    def run(case: tuple[Any, Any, Any]) -> None:
+    @given(
+        KINDS.flatmap(lambda kind: st.tuples(st.just(kind), meant_for(kind), ANYTHING)),
+        arrow_cases(),
+    )
+    def run(case: tuple[Any, Any, Any], arrow_case: tuple[pa.Array[Any], Any, Any]) -> None:
+        run_arrow(*arrow_case)
         kind, fitting, anything = case
         schema = make_schema([("a", kind, True)])
         for value, must_fit in ((fitting, True), (anything, False)):
+            run_typed(value, kind)
             counts["examples"] += 1
             try:
                 batch = batch_from_rows([{"a": value}], schema, "t")
@@ -434,14 +524,38 @@ def compare(examples: int, seed: int) -> Counter[str]:
                 counts["rejected"] += 1
                 if not is_missing_in_frames(value):
                     with pytest.raises(SchemaMismatch):
-                        of_frame(value, schema)
+                        of_frame(in_objects(value), schema)
                 continue
             (found,) = numbers_of(batch.column(0), kind)
             assert found == meaning(value, kind), (kind, value)
             assert len(batch.to_pylist()) == 1
-            (found,) = numbers_of(of_frame(value, schema).column(0), kind)
+            (found,) = numbers_of(of_frame(in_objects(value), schema).column(0), kind)
             wanted = None if is_missing_in_frames(value) else meaning(value, kind)
             assert found == wanted, (kind, value)
+
+    def run_typed(value: Any, kind: Any) -> None:
+        for column in typed(value):
+            counts["examples"] += 1
+            try:
+                batch = of_frame(column, make_schema([("a", kind, True)]))
+            except SchemaMismatch:
+                counts["rejected"] += 1
+                continue
+            (found,) = numbers_of(batch.column(0), kind)
+            inside = column.iloc[0]
+            wanted = None if is_missing_in_frames(inside) else meaning(inside, kind)
+            assert found == wanted, (kind, column)
+
+    def run_arrow(column: pa.Array[Any], kind: Any, wanted: Any) -> None:
+        counts["examples"] += 1
+        schema = make_schema([("a", kind, True)])
+        try:
+            batch = conform(pa.RecordBatch.from_arrays([column], names=["a"]), schema, "t")
+        except SchemaMismatch:
+            counts["rejected"] += 1
+            return
+        (found,) = numbers_of(batch.column(0), kind)
+        assert found == wanted, (kind, column)
 
     run()
     return counts
@@ -456,9 +570,9 @@ def differing(examples: int) -> None:
 
 @pytest.mark.slow
 def test_each_value_is_stored_equal_or_rejected() -> None:
-    differing(300)
+    differing(200)
 
 
 @pytest.mark.soak
 def test_each_of_very_many_values_is_stored_equal_or_rejected() -> None:
-    differing(10_000)
+    differing(7_000)
