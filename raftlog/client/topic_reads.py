@@ -69,7 +69,8 @@ class TopicReads:
         Returns:
             An iterator over Arrow batches of these columns, none of which is empty, or the same as
             a table or a DataFrame. Spark may have written text that is not UTF-8, of which
-            `to_pylist` raises `UnicodeDecodeError`: cast its column to `pa.binary()` before.
+            `to_pylist` and `to_pandas` raise Python's or Arrow's error: take `to_table`, and cast
+            the column to `pa.binary()` before.
 
         Raises:
             OffsetTrimmed: `start` lies below the log's start.
