@@ -22,7 +22,7 @@ from raftlog.records.arrow_types import (
     spark_type_or_none,
 )
 from raftlog.records.metadata import is_metadata
-from raftlog.records.nested import Tree, differences, forms_of
+from raftlog.records.nested import Difference, Tree, differences, forms_of
 from raftlog.records.schema_text import field_ddl, type_ddl, type_text
 from raftlog.records.spark_types import JsonType
 
@@ -84,18 +84,19 @@ def _type_lines(schema: Schema, column: Field, given: pa.DataType) -> Iterator[s
     for each in differences(_tree(given), forms[-1], forms, column.name, _fits):
         if each.path == column.name:
             ddl = field_ddl(column.name, forms[-1], column.nullable)
-            yield f"  differs: {ddl}; given {type_name(given)}{_zone_advice(forms[-1], given)}"
+            yield f"  differs: {ddl}; given {type_name(given)}{_zone_advice(each)}"
         elif each.wanted is None:
             yield f"  extra:   {each.path} {type_name(_arrow(each.given))}"
         elif each.given is None:
             yield f"  missing: {each.path} {type_ddl(each.wanted)}"
         else:
-            told = type_name(_arrow(each.given))
+            told = f"{type_name(_arrow(each.given))}{_zone_advice(each)}"
             yield f"  differs: {each.path} {type_ddl(each.wanted)}; given {told}"
 
 
-def _zone_advice(kind: JsonType, given: pa.DataType) -> str:
-    naive = kind == "timestamp" and pa.types.is_timestamp(given)  # one with a zone would fit
+def _zone_advice(found: Difference) -> str:
+    # One with a zone would fit.
+    naive = found.wanted == "timestamp" and pa.types.is_timestamp(_arrow(found.given))
     return "; give its values a time zone, with pandas by .dt.tz_localize('UTC')" if naive else ""
 
 

@@ -43,6 +43,21 @@ def test_a_difference_says_everything_column_by_column():
     )
 
 
+@pytest.mark.parametrize(
+    ("given_type", "ddl"),
+    [
+        (pa.dictionary(pa.int8(), pa.timestamp("us")), "TIMESTAMP"),
+        (pa.list_(pa.timestamp("us")), "ARRAY<TIMESTAMP>"),
+        (pa.struct([("x", pa.timestamp("ns"))]), "STRUCT<x: TIMESTAMP>"),
+    ],
+    ids=str,
+)
+def test_a_time_without_a_zone_is_advised_to_get_one_wherever_it_is(given_type, ddl: str):
+    told = difference(schema_of(f"a {ddl}"), pa.schema([("a", given_type)]))
+    assert told is not None
+    assert "TIMESTAMP; given TIMESTAMP_NTZ; give its values a time zone" in told
+
+
 def test_a_column_that_may_be_null_may_be_missing_unless_another_has_its_place():
     schema = schema_of("id BIGINT, name STRING")
     assert conform(_batch([1], pa.int64(), "id"), schema, "t").to_pylist() == [
