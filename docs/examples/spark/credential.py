@@ -8,6 +8,7 @@ docs/SPARK.md shows where each of the three needs the definition of the credenti
 `clicks` as a stream, which it copies to `copied-clicks`, and counts these in a batch.
 """
 
+import os
 import sys
 
 from pyspark.sql import SparkSession
@@ -18,7 +19,9 @@ def run(spark: SparkSession, log: dict[str, str], work: str) -> int:
     reader = spark.readStream.format("raftlog").options(**log).option("subscribe", "clicks")
     clicks = reader.option("startingOffsets", "earliest").load()
     writer = clicks.writeStream.format("raftlog").options(**log).option("topic", "copied-clicks")
-    writer = writer.queryName("copied-clicks").option("checkpointLocation", f"{work}/copied-clicks")
+    # One name for each checkpoint: a second query of a name is taken for one that lost its own.
+    writer = writer.queryName(f"copied-clicks in {work}")
+    writer = writer.option("checkpointLocation", f"{work}/copied-clicks")
     writer.trigger(availableNow=True).start().awaitTermination()
     copied = spark.read.format("raftlog").options(**log).option("subscribe", "copied-clicks")
     return copied.load().count()
@@ -26,6 +29,11 @@ def run(spark: SparkSession, log: dict[str, str], work: str) -> int:
 
 if __name__ == "__main__":
     name, folder = sys.argv[1:]
-    session = SparkSession.builder.getOrCreate()
+    builder = SparkSession.builder
+    if "SPARK_REMOTE" not in os.environ:  # a Connect client needs nothing of raftlog
+        import raftlog.spark
+
+        raftlog.spark.configure(builder)
+    session = builder.getOrCreate()
     print(run(session, {"raftlog.auth.credential": name}, folder), "clicks are copied")
     session.stop()
