@@ -110,9 +110,8 @@ class Member(Part):
         self.recovery = Recovery(hard_state)
         """Whether it lost its log and is copying it."""
         voters = hard_state.voters
-        if voters is not None and voters.since > log.last_index:
-            # Its end is lost, noticed or not: what is left may be from when others, or this member
-            # alone, decided.
+        is_cut = voters is not None and voters.since > log.last_index
+        if voters is not None and is_cut and (self.recovering or voters.held):
             memberships.lost(voters)
         self.leader = NO_NODE
         """Who leads this term, as far as this member knows; NO_NODE: unknown or lost."""
@@ -125,7 +124,11 @@ class Member(Part):
         self._waits = False
         """Should others lead, if they can?"""
         self._lost_to = NO_INDEX
-        """Up to here a leader says that this member acknowledged; its log may be shorter."""
+        """Up to here a leader, or the hard state, says that this member acknowledged; its log may
+        be shorter. By what is left of it others may have decided, or this member alone."""
+        if voters is not None and is_cut and voters.held and not self.recovering:
+            self._lost_to = voters.since
+        memberships.persisted(log.last_index)
         self.tally: election.VoteTally | None = None
         self.leadership: Leadership | None = None
         self.quiesced = False
@@ -147,8 +150,8 @@ class Member(Part):
 
     @property
     def incomplete(self) -> bool:
-        """Does a leader say that this member acknowledged more than its log holds? Then it gives no
-        vote."""
+        """Did this member acknowledge more than its log holds, as a leader or its hard state says?
+        Then it gives no vote."""
         return self.log.last_index < self._lost_to
 
     @property

@@ -158,13 +158,16 @@ class Memberships(Part):
         """A log whose end is lost had a membership with these voters. They are the latest that are
         known, until the log reaches as far again."""
         self._lost = MembershipAt(voters.since, Membership(voters.voters, voters.outgoing))
+        self.voters_at = voters
         self._note_latest()
 
     def _note_latest(self) -> None:
         in_log = MembershipAt(LogIndex(self._indexes[-1]), self._memberships[-1])
         self._latest = self._lost or in_log
         index, membership = self._latest.index, self._latest.membership
-        self.voters_at = VotersAt(index, membership.voters, membership.outgoing) if index else None
+        told = VotersAt(index, membership.voters, membership.outgoing) if index else None
+        if self.voters_at is None or told != self.voters_at._replace(held=False):
+            self.voters_at = told
 
     @property
     def latest(self) -> Membership:
@@ -203,6 +206,15 @@ class Memberships(Part):
             if self._lost is not None and entry.index >= self._lost.index:
                 self._lost = None
                 self._note_latest()
+
+    def persisted(self, durable_index: LogIndex) -> None:
+        """The log is durable up to that entry."""
+        if (
+            self.voters_at is not None
+            and not self.voters_at.held
+            and self.voters_at.since <= durable_index
+        ):
+            self.voters_at = self.voters_at._replace(held=True)
 
     def truncate_from(self, index: LogIndex) -> None:
         """The log has lost that entry and all after it: the one before holds again."""

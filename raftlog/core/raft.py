@@ -361,6 +361,7 @@ class Raft(Member):
         if index > self.durable_index:
             self.durable_index = index
             self.recovery.grown(self.log, self.durable_index)
+            self.memberships.persisted(self.durable_index)
             self._advance_commit_index()
 
     def applied(self, index: LogIndex) -> None:

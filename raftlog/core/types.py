@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, NewType
 
-FORMAT_STAMP = "1-2026-11-30.9"
+FORMAT_STAMP = "1-2026-11-30.10"
 """Names what nodes write and send: entries, snapshots, files, messages. Until the first release,
 each change of these has another stamp instead of another version. A folder or node with another
 stamp is rejected: there is nothing that converts it."""
@@ -113,6 +113,8 @@ class VotersAt(NamedTuple):
     voters: tuple[NodeId, ...]
     outgoing: tuple[NodeId, ...] = ()
     """While a change is under way, the former voters."""
+    held: bool = False
+    """The entry is durable in the log too: a log that ends before it has lost its end."""
 
 
 class HardState(NamedTuple):

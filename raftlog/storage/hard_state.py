@@ -418,8 +418,9 @@ class HardStateJournal:
                 if state.lost is not None:
                     records.append(_RECORD.pack(_LOST, group, state.lost.term, state.lost.index))
                 if state.voters is not None:
-                    records.append(_RECORD.pack(_VOTERS, group, state.voters.since, 0))
-                    for kind, nodes in enumerate(state.voters[1:]):
+                    since, voters, outgoing, held = state.voters
+                    records.append(_RECORD.pack(_VOTERS, group, since, held))
+                    for kind, nodes in enumerate((voters, outgoing)):
                         records += [_RECORD.pack(_VOTER, group, node, kind) for node in nodes]
         return b"".join(records)
 
@@ -489,10 +490,11 @@ def read_states(
     )
 
 
-def _age(state: HardState) -> tuple[int, int, int, int]:
+def _age(state: HardState) -> tuple[int, int, int, int, bool]:
     """Rises with each state that is put after another one of the group. Of voters that were taken
     back in a term nothing was answered before both copies had that."""
-    return (*state[:3], state.voters.since if state.voters is not None else 0)
+    voters = state.voters
+    return (*state[:3], voters.since if voters else 0, voters is not None and voters.held)
 
 
 def _read_copy(
@@ -560,11 +562,11 @@ def _replay(
         elif state is not None and kind == _LOST:
             states[group] = state._replace(lost=LastEntry(Term(first), LogIndex(second)))
         elif state is not None and kind == _VOTERS:
-            states[group] = state._replace(voters=VotersAt(LogIndex(first), ()))
+            states[group] = state._replace(voters=VotersAt(LogIndex(first), (), held=bool(second)))
         elif state is not None and state.voters is not None and kind == _VOTER:
-            since, *sets = state.voters
+            since, *sets, held = state.voters
             sets[min(second, 1)] += (NodeId(first),)
-            states[group] = state._replace(voters=VotersAt(since, *sets))
+            states[group] = state._replace(voters=VotersAt(since, sets[0], sets[1], held))
         else:
             raise CorruptFile(
                 file=file.path,

@@ -96,6 +96,7 @@ def test_who_decides_survives_a_restart_with_former_voters(disk: FileSystem) -> 
         1: state(3, 2)._replace(voters=many),
         2: state(1, 1)._replace(voters=VotersAt(LogIndex(4), (NodeId(3),))),
         3: state(2)._replace(recovery=1, lost=LastEntry(Term(2), LogIndex(8)), voters=many),
+        4: state(3, 2)._replace(voters=many._replace(held=True)),
     }
     journal = HardStateJournal.open(disk, FOLDER)
     for group, its in held.items():
