@@ -15,6 +15,7 @@ import pytest
 from raftlog.chaos.cluster import PATIENCE_S, wait_for
 from raftlog.client.call_errors import typed_error
 from raftlog.client.connection import LOGGER, Connection
+from raftlog.client.retries import Deadline
 from raftlog.client.window import Window
 from raftlog.config import ClientSettings
 from raftlog.core.types import GroupId, NodeId, Offset
@@ -53,12 +54,15 @@ def quarantined(node: int) -> ReplicaQuarantined:
     return ReplicaQuarantined(topic="t", node=node, file="b.log", position=7, problem="a bit")
 
 
-def connection(servers: str, *, request_timeout_s: float = 20.0) -> Connection:
+def connection(
+    servers: str, *, request_timeout_s: float = PATIENCE_S, retry_delay_max_s: float = 0.5
+) -> Connection:
     return Connection(
         ClientSettings(
             bootstrap_servers=servers,
             request_timeout_s=request_timeout_s,
             refused_timeout_s=REFUSED_TIMEOUT_S,
+            retry_delay_max_s=retry_delay_max_s,
         )
     )
 
@@ -169,12 +173,19 @@ def test_without_a_leader_the_error_names_each_node_that_rejected_the_call() -> 
     with (
         node(APPEND.name, refusing(lambda: errors[1], [])) as first,
         node(APPEND.name, refusing(lambda: errors[2], [])) as second,
-        closing(connection(f"{first},{second},{nobody()}", request_timeout_s=2.0)) as client,
-        pytest.raises(DeadlineExceeded) as missed,
+        closing(connection(f"{first},{second},{nobody()}", request_timeout_s=1.0)) as client,
     ):
-        client.call_leader(GROUP, APPEND, append(0))
-    for part in (errors[1].cause, errors[2].cause, "gave no answer: nothing listens there"):
-        assert missed.value.last.count(part) == 1
+
+        def names_each() -> bool:
+            """Within one deadline, of which all must have been tried."""
+            with pytest.raises(DeadlineExceeded) as missed:
+                client.call_leader(GROUP, APPEND, append(0))
+            counts = [missed.value.last.count(part) for part in parts]
+            assert max(counts) <= 1
+            return counts == [1, 1, 1]
+
+        parts = (errors[1].cause, errors[2].cause, "gave no answer: nothing listens there")
+        wait_for(names_each, "an error that names each of them", PATIENCE_S)
 
 
 @contextmanager
@@ -362,6 +373,7 @@ def test_a_failure_without_a_typed_error_is_another_services(code: grpc.StatusCo
     assert f"what listens there answered {code.name}: no such row" in error.cause
 
 
+MORE_TRIES = 9
 DOWN = NodeUnreachable(address="10.0.0.2:1", problem="nothing listens there")
 
 
@@ -371,7 +383,7 @@ def notices(
     """What a request says meanwhile whose tries raise these errors."""
     monkeypatch.setattr("raftlog.client.retries._FIRST_NOTICE_S", 0.0)
     caplog.set_level("INFO", logger=LOGGER)
-    last_answer(errors)
+    last_answer([*errors, *errors[-1:] * MORE_TRIES])
     return [record.getMessage() for record in caplog.records]
 
 
@@ -387,7 +399,7 @@ def test_a_request_that_waits_long_says_for_whom(
     said = notices(errors, monkeypatch, caplog)
     assert re.match(r"no answer for \d+ s \(Append\): ", said[-1])
     assert DOWN.cause in said[-1]
-    assert len(said) < 9, "and seldom"
+    assert len(said) < MORE_TRIES, "and seldom"
 
 
 @pytest.mark.slow
@@ -398,16 +410,31 @@ def test_a_request_that_a_replica_answers_with_later_waits_in_silence(
     assert notices([behind], monkeypatch, caplog) == []
 
 
+class AfterTries(Deadline):
+    """Passes with the last of so many tries, however long they take."""
+
+    def __init__(self, tries: int) -> None:
+        super().__init__("Append", PATIENCE_S)
+        self.tries_left = tries
+
+    def remaining_s(self) -> float:
+        return super().remaining_s() if self.tries_left else 0.0
+
+
 def last_answer(errors: list[RaftlogError]) -> str:
-    """What a request reports whose tries raise these errors, the last one again and again."""
-    with closing(connection("127.0.0.1:9", request_timeout_s=0.2)) as client:
-        rest = iter(errors)
+    """What a request reports whose tries raise these errors, and the last one once more when its
+    deadline passes."""
+    deadline = AfterTries(len(errors) + 1)
 
-        def once(try_s: float) -> None:
-            raise next(rest, errors[-1])
+    def once(try_s: float) -> None:
+        deadline.tries_left -= 1
+        raise (*errors, errors[-1])[-1 - deadline.tries_left]
 
-        with pytest.raises(DeadlineExceeded) as caught:
-            client.retry(once, client.deadline("Append"))
+    with (
+        closing(connection("127.0.0.1:9", retry_delay_max_s=0.02)) as client,
+        pytest.raises(DeadlineExceeded) as caught,
+    ):
+        client.retry(once, deadline)
     return caught.value.last
 
 
@@ -444,12 +471,10 @@ def test_every_replica_that_is_quarantined_is_named_if_nobody_leads() -> None:
 
 @pytest.mark.slow
 def test_what_the_first_try_of_a_call_in_flight_met_is_reported() -> None:
-    answers: Iterator[Appended | RaftlogError] = iter(
-        [Appended(start=Offset(0), end=Offset(0), repeated=False), FULL]
-    )
+    answers: list[Appended | RaftlogError] = []
 
     def answer(_: bytes) -> bytes:
-        found = next(answers, NOT_LEADER)
+        found = answers.pop(0) if answers else NOT_LEADER
         if isinstance(found, RaftlogError):
             raise found
         return encode_reply(APPEND, found)
@@ -458,12 +483,18 @@ def test_what_the_first_try_of_a_call_in_flight_met_is_reported() -> None:
         node(APPEND.name, answer) as server,
         closing(connection(server, request_timeout_s=1.0)) as client,
     ):
-        window = Window(client, GROUP, APPEND, 2)
-        for sequence in range(2):
-            window.push(append(sequence), b"")
-        with pytest.raises(DeadlineExceeded) as caught:
-            window.drain()
-    assert caught.value.last == str(FULL)
+
+        def is_reported() -> bool:
+            """Within one deadline, of which both must have been answered."""
+            answers[:] = [Appended(start=Offset(0), end=Offset(0), repeated=False), FULL]
+            window = Window(client, GROUP, APPEND, 2)
+            for sequence in range(2):
+                window.push(append(sequence), b"")
+            with pytest.raises(DeadlineExceeded) as caught:
+                window.drain()
+            return caught.value.last == str(FULL)
+
+        wait_for(is_reported, "the reason of the first try", PATIENCE_S)
 
 
 def append(sequence: int) -> AppendCall:
