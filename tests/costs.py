@@ -135,7 +135,7 @@ class Costs:
             if spent_s >= SHOWN_MIN_S:
                 terminalreporter.line(f"{spent_s:8.1f} s  {test}")
         if self._is_judged:
-            for line in too_costly(self._of_tests):
+            for line in (*unlisted(self._of_tests), *too_costly(self._of_tests)):
                 terminalreporter.line(line, yellow=True)
             for line in over_limits(self._counts):
                 terminalreporter.line(line, red=True)
@@ -165,6 +165,15 @@ def over_limits(counts: Mapping[str, int]) -> list[str]:
         f"{counts[what]} {what}: tests/costs.py allows {most}"
         for what, most in LIMITS.items()
         if counts[what] > most
+    ]
+
+
+def unlisted(of_tests: Mapping[str, float]) -> list[str]:
+    """The tests that should be in costly.txt."""
+    return [
+        f"{test} took {spent_s:.0f} processor seconds, and is not listed in tests/costly.txt"
+        for test, spent_s in of_tests.items()
+        if spent_s > UNLISTED_S and test not in COSTLY
     ]
 
 

@@ -37,6 +37,14 @@ def test_a_test_that_takes_twice_its_cost_is_named(monkeypatch: pytest.MonkeyPat
     assert line.startswith("tests/a.py::other took 21 processor seconds")
 
 
+def test_a_costly_test_that_is_not_listed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs, "COSTLY", {"tests/a.py::listed": 30.0})
+    fine = {"tests/a.py::listed": 59.0, "tests/a.py::other": costs.UNLISTED_S}
+    assert costs.unlisted(fine) == []
+    [line] = costs.unlisted(fine | {"tests/a.py::other": costs.UNLISTED_S + 1})
+    assert line.startswith("tests/a.py::other took 11 processor seconds")
+
+
 def test_every_listed_test_exists() -> None:
     missing = []
     for test in costs.COSTLY:
