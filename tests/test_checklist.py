@@ -51,6 +51,9 @@ def test_a_long_version_or_a_benchmark_does_not_count(tmp_path: Path) -> None:
     file = tmp_path / "test_it.py"
     file.write_text("@pytest.mark.soak\ndef test_long(): ...\ndef test_short(): ...\n")
     assert not _runs_in_make_test(file, "test_long")
+    whole = tmp_path / "test_whole.py"
+    whole.write_text("pytestmark = pytest.mark.soak\ndef test_short(): ...\n")
+    assert not _runs_in_make_test(whole, "test_short")
     assert _runs_in_make_test(file, "test_short")
     assert _runs_in_make_test(file, "")
     assert not _runs_in_make_test(ROOT / "tests" / "bench" / "observers.py", "")
@@ -78,9 +81,14 @@ def _runs_in_make_test(path: Path, function: str) -> bool:
 @cache
 def _tests(path: Path) -> list[tuple[str, bool]]:
     """The tests of a file, and which of them are long versions."""
+    text = path.read_text(encoding="utf-8")
+    all_long = re.search(r"^pytestmark = .*mark\.soak\b", text, re.MULTILINE) is not None
     return [
-        (node.name, any(ast.unparse(each)[-9:] == "mark.soak" for each in node.decorator_list))
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        (
+            node.name,
+            all_long or any(ast.unparse(each)[-9:] == "mark.soak" for each in node.decorator_list),
+        )
+        for node in ast.parse(text).body
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
     ]
 
