@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import raftlog
+from raftlog.chaos.cluster import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -63,7 +64,7 @@ def test_what_is_built_to_be_installed_has_the_types_and_two_names_at_the_top(tm
         cwd=ROOT,
         check=True,
         capture_output=True,
-        timeout=100,
+        timeout=PATIENCE_S,
     )
     wanted = (
         *("raftlog/py.typed", "raftlog/wire/raftlog_pb2.pyi"),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.cli import cluster_folder
 from raftlog.cli.down import stop_nodes
 from raftlog.core.types import FORMAT_STAMP
@@ -134,7 +135,7 @@ def test_a_node_that_starts_waits_for_one_that_was_killed_to_end(tmp_path: Path)
     file = recorded(tmp_path / "c").pid_file(2)
     with holder(file) as child:
         threading.Timer(0.2, child.kill).start()
-        with cluster_folder.holding_pid_file(file, tmp_path, patience_s=10.0):
+        with cluster_folder.holding_pid_file(file, tmp_path, patience_s=PATIENCE_S):
             assert file.read_text() == f"{os.getpid()}\n"
 
 
@@ -202,12 +203,12 @@ def test_a_symbolic_link_in_the_place_of_a_pid_file_is_not_followed(tmp_path: Pa
 def test_down_stops_exactly_what_runs(tmp_path: Path) -> None:
     cluster = recorded(tmp_path / "c")
     with holder(cluster.pid_file(1)) as stopped, holder(tmp_path / "elsewhere") as untouched:
-        assert stop_nodes(cluster, timeout_s=5.0) == [1]
-        assert stopped.wait(5.0) != 0
+        assert stop_nodes(cluster, timeout_s=PATIENCE_S) == [1]
+        assert stopped.wait(PATIENCE_S) != 0
         assert untouched.poll() is None
         assert untouched.stdin is not None
         untouched.stdin.close()
-        assert untouched.wait(5.0) == 0
+        assert untouched.wait(PATIENCE_S) == 0
 
 
 @pytest.mark.parametrize("text", ["", "x\n", "99999999999999999999\n", "-1\n"])

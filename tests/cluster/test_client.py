@@ -444,7 +444,8 @@ def test_every_node_answers_the_standard_health_check(shared: ProcessCluster) ->
         with grpc.insecure_channel(address) as channel:
             health = health_pb2_grpc.HealthStub(channel)
             for service in ("", SERVICE):
-                answer = health.Check(health_pb2.HealthCheckRequest(service=service), timeout=10)
+                asked = health_pb2.HealthCheckRequest(service=service)
+                answer = health.Check(asked, timeout=PATIENCE_S)
                 assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 

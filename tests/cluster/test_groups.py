@@ -103,7 +103,7 @@ def test_a_group_that_was_deleted_is_asked_for_in_vain(client: LogClient) -> Non
         lambda group: next(client.groups.events(group)),
         lambda group: next(client.groups.entries(group)),
         lambda group: next(client.groups.state(group)),
-        lambda group: client.members.transfer(group, 1, timeout_s=30),
+        lambda group: client.members.transfer(group, 1, timeout_s=PATIENCE_S),
     )
     for ask in asked:
         with pytest.raises(GroupUnknown, match=f"There is no group {topic.group}"):

@@ -148,12 +148,14 @@ def test_a_watcher_gets_each_change_once_and_resumes_at_an_index(
     versions = [client.kv.put(f"{key}/{number}", b"x") for number in range(4)]
     client.kv.put("other", b"y")
     client.kv.delete(f"{key}/0")
-    seen = list(client.kv.watch(f"{key}/", after=begin, idle_timeout_s=1))
+    last = client.kv.put(f"{key}/4", b"x")
+    seen = list(itertools.islice(client.kv.watch(f"{key}/", after=begin), 6))
     assert [each.index for each in seen[:4]] == versions
     assert (seen[4].deleted, seen[4].key) == (True, f"{key}/0")
-    assert len(seen) == 5
+    assert seen[5].index == last
+    assert list(client.kv.watch(f"{key}/", after=last, idle_timeout_s=0.1)) == []
     resumed = client.kv.watch(f"{key}/", after=seen[1].index)
-    assert list(itertools.islice(resumed, 3)) == seen[2:]
+    assert list(itertools.islice(resumed, 4)) == seen[2:]
 
 
 def test_a_watcher_is_told_at_once_what_another_client_writes(

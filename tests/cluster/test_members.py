@@ -161,7 +161,7 @@ def test_what_would_do_harm_is_refused_and_changes_nothing(tmp_path: Path) -> No
         members = client.members
         before = members.placements()
         with pytest.raises(TooFewNodes, match="needs 3 nodes, and 2 can hold"):
-            list(members.remove(3, timeout_s=1))
+            list(members.remove(3, timeout_s=PATIENCE_S))
         with pytest.raises(NodeExists, match="Node 2 exists already, at"):
             members.add(2, "127.0.0.1:9")
         with pytest.raises(AddressTaken, match="is node 2's"):
@@ -183,13 +183,13 @@ def test_what_would_do_harm_is_refused_and_changes_nothing(tmp_path: Path) -> No
                 with pytest.raises((InvalidOption, NodeUnknown)):
                     asked(number)
             with pytest.raises(InvalidOption, match="'to' is"):
-                members.transfer(0, number, timeout_s=1)
+                members.transfer(0, number, timeout_s=PATIENCE_S)
         with pytest.raises(InvalidOption, match="is 3, the node to replace"):
-            list(members.replace(3, 3, timeout_s=1))
+            list(members.replace(3, 3, timeout_s=PATIENCE_S))
         with pytest.raises(TooFewNodes, match="topic 'three' needs 3 nodes, and 2 can hold"):
-            list(members.replace(3, 2, timeout_s=1))
+            list(members.replace(3, 2, timeout_s=PATIENCE_S))
         with pytest.raises(NodeUnknown, match="Node 9 is none"):
-            list(members.replace(3, 9, timeout_s=1))
+            list(members.replace(3, 9, timeout_s=PATIENCE_S))
         with pytest.raises(TooFewNodes, match="needs 5 nodes, and 3 can hold"):
             client.create_topic("five", "id bigint", replicas=5)
         assert members.placements() == before
@@ -213,7 +213,7 @@ def test_what_would_do_harm_is_refused_and_changes_nothing(tmp_path: Path) -> No
         assert "--timeout-s" in late.value.remedy
         moved = Move(members.placements().groups[1].group, "three", (1, 2, 3), (2, 4))
         with pytest.raises(QuorumAtRisk, match="of its voters 2, 4, these can be reached: 2"):
-            list(members.carry_out([moved], timeout_s=1))
+            list(members.carry_out([moved], timeout_s=PATIENCE_S))
         outside = Joined(cluster.servers, 5, tmp_path / "node-5")
         assert outside.process.wait(PATIENCE_S) == ExitCode.REFUSED, "nobody added it"
 

@@ -76,7 +76,7 @@ def test_what_is_trimmed_is_refused_and_the_rest_stays_where_it_was(
     for ask in (
         lambda: ids(client, name, 2, 5),
         lambda: client.read_sizes(name, 2, 5, mark=10, pieces_max=3),
-        lambda: next(client.follow(name, 0, idle_timeout_s=5)),
+        lambda: next(client.follow(name, 0, idle_timeout_s=PATIENCE_S)),
     ):
         with pytest.raises(OffsetTrimmed, match="failOnDataLoss=false") as caught:
             ask()
@@ -98,7 +98,7 @@ def test_an_emptied_topic_is_written_and_read_on(client: LogClient, name: str) -
     assert client.trim(name, before=1_000_000) == first.end == 11, "at most to the mark"
     assert ids(client, name) == []
     assert client.read_high_water_mark(name).record_bytes == 0
-    followed = client.follow(name, 11, idle_timeout_s=20)
+    followed = client.follow(name, 11, idle_timeout_s=PATIENCE_S)
     assert producer.append_and_flush([{"id": 11}]).start == 11
     producer.close()
     assert next(followed).to_pylist() == [{"id": 11}]

@@ -131,7 +131,9 @@ def test_where_nobody_answers_no_channel_is_kept() -> None:
 
         leader = LeaderCalls({TWO: nowhere}, channels)
         with pytest.raises(NotLeader, match=r"Node 1 does not lead topic 't' \(group 1\)"):
-            await leader.ask(DESCRIBE_CLUSTER, not_here, DescribeCluster(), try_timeout_s=5.0)
+            await leader.ask(
+                DESCRIBE_CLUSTER, not_here, DescribeCluster(), try_timeout_s=PATIENCE_S
+            )
         assert channels.kept_to(TWO, nowhere, CHANNEL_OPTIONS) is not before
         await channels.close()
 
