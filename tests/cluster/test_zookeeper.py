@@ -48,6 +48,8 @@ from tests.cluster.load import PAUSE_S
 from tests.cluster.machines import command, served
 
 SESSION_S = 4.0
+PATIENT = {"try_timeout_s": PATIENCE_S, "request_timeout_s": PATIENCE_S}
+"""A client that lets the ensemble and the nodes that it names answer."""
 SECRET = "correct-horse"
 
 
@@ -116,6 +118,7 @@ def zookeeper(where: str) -> Iterator[KazooClient]:
     hosts, _, path = where.partition("/")
     client = KazooClient(hosts=hosts)
     client.start(PATIENCE_S)
+    client.ensure_path(f"/{path}".rpartition("/")[0])  # kazoo makes one level of a chroot at most
     client.chroot = "/" + path
     try:
         yield client
@@ -375,7 +378,7 @@ def test_an_entry_of_another_cluster_alone_leads_a_client_nowhere(
         )
         node = NodeEntry(node=1, cluster_id="c", store_uuid="s", addresses=(single.servers,))
         forger.create("/nodes/1", node.encode(), makepath=True)
-        settings = ClientSettings(zookeeper=where, refused_timeout_s=0.5)
+        settings = ClientSettings(zookeeper=where, refused_timeout_s=0.5, **PATIENT)
         with (
             raftlog.connect(settings=settings) as client,
             pytest.raises(ZooKeeperUnavailable, match="is of the cluster"),
@@ -522,7 +525,7 @@ def test_a_client_without_an_ensemble_that_answers_says_so_soon() -> None:
 
 
 def test_a_path_without_a_cluster_is_named(where: str) -> None:
-    settings = ClientSettings(zookeeper=where, refused_timeout_s=0.3)
+    settings = ClientSettings(zookeeper=where, refused_timeout_s=0.3, **PATIENT)
     with (
         raftlog.connect(settings=settings) as client,
         pytest.raises(ZooKeeperUnavailable, match="no cluster has this path"),
