@@ -516,10 +516,11 @@ def test_calls_and_a_running_producer_go_on_with_a_new_token_when_the_old_one_ha
     short = keys.token("first", "RS256", sub="carol", exp=time.time() + LIVES_S)
     where.write_text(short)
     with client_by(cluster, f"command:cat {where}") as carol:
+        assert carol.whoami() is not None
+        where.write_text(keys.token("first", "RS256", sub="carol"))
         carol.create_topic("of-carol", "id bigint")
         with carol.producer("of-carol") as producer:
-            producer.append_and_flush([{"id": 1}])
-            where.write_text(keys.token("first", "RS256", sub="carol"))
+            producer.append_and_flush([{"id": 1}])  # with the old one, but on a slow machine
             with client(cluster, short, tmp_path / "old") as former:
                 wait_for(lambda: knows_not(former), "the old token to end", PATIENCE_S)
             for number in range(2, 5):
