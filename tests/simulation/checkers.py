@@ -690,12 +690,10 @@ class Checker:
     def _knows_voters(self, node: SimulatedNode, view: ReplicaView, index: int) -> None:
         """Does the node that acknowledges `index` know who decides, should it lose the log?"""
         truth, memberships = self.group(view.group), view.replica.raft.memberships
-        if (since := memberships.latest_index) > index or truth.voters_known.get(
-            node.node
-        ) == since:
+        since = memberships.latest_index
+        if since > index or truth.voters_known.get(node.node) == since:
             return
         truth.voters_known[node.node] = since
         voters, expected = durable_state(node.disk, view.group).voters, memberships.voters_at
         if (voters and voters[:3]) != (expected and expected[:3]):
-            what = f"node {node.node} acknowledges {index}, knowing {voters}"
-            truth.fail(Promise.DURABLE_ACKNOWLEDGEMENTS, what)
+            truth.fail(Promise.DURABLE_ACKNOWLEDGEMENTS, f"node {node.node} knows {voters}")
