@@ -158,7 +158,9 @@ class PeerLink:
 
     async def run(self) -> None:
         """Keep a stream to the peer until cancelled."""
-        while True:
+        task = asyncio.current_task()
+        assert task is not None, "it runs in a task of its own"
+        while not task.cancelling():  # grpc.aio may swallow a cancellation
             async with self._open_channel() as channel:
                 wait_s = await self._try(channel)
             await asyncio.sleep(wait_s)

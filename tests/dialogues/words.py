@@ -149,7 +149,8 @@ def _role(node: int, state: SoftState) -> str:
 def _hard_state(state: HardState) -> str:
     voted = f" vote={state.vote}" if state.vote != NO_NODE else ""
     lost = f" lost={state.lost.term}.{state.lost.index}" if state.lost is not None else ""
-    voters = f" voters since {state.voters.since}" if state.voters is not None else ""
+    held = " held" if state.voters is not None and state.voters.held else ""
+    voters = f" voters since {state.voters.since}{held}" if state.voters is not None else ""
     return f"term={state.term}{voted}{_recovery(state.recovery)}{lost}{voters}"
 
 

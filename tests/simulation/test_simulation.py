@@ -80,6 +80,7 @@ RARE = {
     "torn tail of the journal truncated",
     "marks asked of a deposed leader",
     "compaction ended by a crash",
+    "writes ahead of their topic's schema",
 }
 """What needs some hundred seeds. `make soak` runs them."""
 

@@ -224,6 +224,40 @@ def test_a_node_does_not_speak_to_a_peer_that_answers_with_another_format(stamp:
     assert f"this program has format {FORMAT_STAMP}" in (caught.value.details() or "")
 
 
+def link_to(address: str, open_channel: Callable[[], Any]) -> PeerLink:
+    return PeerLink(
+        peer=NodeId(1),
+        address=address,
+        open_channel=open_channel,
+        hello=hello(),
+        outbox_bytes_max=1 << 20,
+        reconnect_wait_s=0.001,
+        known_store=Receiver().known_store,
+        on_open=lambda _: None,
+        on_lost=lambda _: None,
+        on_refused=lambda *_: None,
+    )
+
+
+def test_a_link_ends_though_grpc_swallows_that_it_is_cancelled() -> None:
+    async def run() -> None:
+        opened = asyncio.Event()
+
+        @asynccontextmanager
+        async def swallowing() -> AsyncIterator[grpc.aio.Channel]:
+            with suppress(asyncio.CancelledError):
+                opened.set()
+                yield grpc.aio.insecure_channel("127.0.0.1:1")
+
+        running = asyncio.create_task(link_to("127.0.0.1:1", swallowing).run())
+        async with asyncio.timeout(PATIENCE_S):
+            await opened.wait()
+            running.cancel()
+            await asyncio.wait([running])
+
+    asyncio.run(run())
+
+
 def test_a_peer_that_ends_each_stream_for_another_reason_fills_no_log() -> None:
     async def run() -> None:
         tries, enough = 0, asyncio.Event()
@@ -245,18 +279,7 @@ def test_a_peer_that_ends_each_stream_for_another_reason_fills_no_log() -> None:
         )
         address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
         await server.start()
-        link = PeerLink(
-            peer=NodeId(1),
-            address=address,
-            open_channel=lambda: grpc.aio.insecure_channel(address),
-            hello=hello(),
-            outbox_bytes_max=1 << 20,
-            reconnect_wait_s=0.001,
-            known_store=Receiver().known_store,
-            on_open=lambda _: None,
-            on_lost=lambda _: None,
-            on_refused=lambda *_: None,
-        )
+        link = link_to(address, lambda: grpc.aio.insecure_channel(address))
         running = asyncio.create_task(link.run())
         async with asyncio.timeout(PATIENCE_S):
             await enough.wait()
