@@ -1,8 +1,9 @@
 """Rows of Parquet, of which texts are measured before they are decoded.
 
 A dictionary has each text once, so a few hundred bytes can stand for gigabytes of rows. What a
-file's metadata say of sizes may be wrong. So texts and binaries are read as dictionaries, except
-within lists, maps and structs, where Arrow cannot: of such rows few are decoded at once.
+file's metadata say of sizes may be wrong, and where those of a column chunk are malformed, asking
+for them ends the process. So texts and binaries are read as dictionaries, except within lists, maps
+and structs, where Arrow cannot: of such rows few are decoded at once.
 """
 
 from __future__ import annotations
@@ -24,9 +25,6 @@ _BYTES_FREE = 256 * 1024 * 1024
 _BYTES_PER_FILE_BYTE = 1_000
 """Those of a file may take so much for each byte of it, beyond what any may take."""
 
-_ELEMENT_BYTES = 4
-"""An element of a list counts at least so many. A row is decoded as a whole."""
-
 
 def parquet_batches(source: BinaryIO, groups: list[int], rows_max: int) -> Iterator[pa.RecordBatch]:
     """The rows of these row groups, in batches of at most `rows_max` rows. Raises `ValueError`
@@ -47,8 +45,6 @@ def parquet_batches(source: BinaryIO, groups: list[int], rows_max: int) -> Itera
         f"its values take more than {_BYTES_FREE >> 20} MiB and {_BYTES_PER_FILE_BYTE} times the "
         f"file's {file_bytes} bytes"
     )
-    if any(_ELEMENT_BYTES * _elements(plain.metadata.row_group(at)) > left for at in groups):
-        raise ValueError(problem)
     gathered: list[pa.RecordBatch] = []
     rows = size = 0
     for step in file.iter_batches(step_rows, row_groups=groups):
@@ -79,12 +75,6 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, int]]:
         half = batch.num_rows // 2
         yield from _pieces(batch.slice(0, half))
         yield from _pieces(batch.slice(half))
-
-
-def _elements(group: pq.RowGroupMetaData) -> int:
-    """How many more values than rows the columns have, as the file says."""
-    columns = map(group.column, range(group.num_columns))
-    return sum(max(0, column.num_values - group.num_rows) for column in columns)
 
 
 def _size(column: Any) -> int:

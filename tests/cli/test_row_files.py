@@ -497,7 +497,7 @@ def test_parquet_of_more_columns_than_a_topic_may_have_is_rejected_unread() -> N
         rows(sink.getvalue(), InputFormat.PARQUET)
 
 
-@pytest.mark.parametrize("kind", ["text", "list", "map", "struct", "longest", "fixed"])
+@pytest.mark.parametrize("kind", ["text", "list", "map", "struct", "fixed"])
 def test_a_small_parquet_file_whose_values_take_gigabytes_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -506,14 +506,12 @@ def test_a_small_parquet_file_whose_values_take_gigabytes_is_rejected(
     rows = 4_096
     one = pa.array(["x" * 50_000])
     text = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), one)
-    zeros = pa.array([0] * 5_000_000)
     column = {
         "text": text,
         "list": pa.ListArray.from_arrays([*range(rows + 1)], text),
         "map": pa.MapArray.from_arrays([*range(rows + 1)], text.indices, text),
         "struct": pa.StructArray.from_arrays([text], ["text"]),
         "fixed": text.cast(pa.string()).cast(pa.binary()).cast(pa.binary(50_000)),
-        "longest": pa.ListArray.from_arrays([0, len(zeros)], zeros),
     }[kind]
     table = pa.table({"it": column})
     file = tmp_path / "x.parquet"
