@@ -142,7 +142,7 @@ def read_json(text: bytes, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def lines_max(schema: pa.Schema) -> int:
-    """So many lines may be read at once, with metadata columns besides those of `schema`."""
+    """The limit of lines to read at once, with the columns of `schema` and metadata columns."""
     return _CELLS_MAX // _columns_of(schema)
 
 

@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 
 _STEP_ROWS = 4_096
 _NESTED_STEP_ROWS = 64
-"""So many rows are decoded at once."""
+"""The number of rows to decode at once."""
 _BATCH_BYTES_MAX = 64 * 1024 * 1024
-"""The texts and nested values of a batch take so much, or it has one row."""
+"""The limit for the texts and nested values of a batch of more than one row."""
 _BYTES_FREE = 256 * 1024 * 1024
 _BYTES_PER_FILE_BYTE = 1_000
-"""Those of a file may take so much for each byte of it, beyond what any may take."""
+"""The limit for those of a file: `_BYTES_FREE`, and this much for each byte of the file."""
 
 
 def parquet_batches(source: BinaryIO, groups: list[int], rows_max: int) -> Iterator[pa.RecordBatch]:

@@ -50,7 +50,7 @@ SUFFIXES = {
 }
 
 PARQUET_ROWS = 65_536
-"""A Parquet file is read in batches of so many rows, or fewer with large texts."""
+"""The limit of rows in a batch of a Parquet file; with large texts it has fewer."""
 
 Fit = Callable[["pa.RecordBatch"], "pa.RecordBatch"]
 """Brings rows into a topic's types, or raises `SchemaMismatch`."""

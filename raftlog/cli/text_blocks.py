@@ -77,7 +77,7 @@ class Block(NamedTuple):
         return self.begin + len(self.text)
 
     def of_lines(self, most: int) -> Iterator[Block]:
-        """The block in blocks of at most so many lines."""
+        """The block in blocks of at most `most` lines."""
         rest = self
         if self.text.count(b"\n") > most:
             ends = JSON_LINES.ends(self.text)

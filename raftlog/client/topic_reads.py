@@ -141,7 +141,7 @@ class TopicReads:
             columns: As in `read`.
             preference: As in `read`. Whether more records came is asked of the leader.
             where: As in `read`.
-            idle_timeout_s: End the iteration when no record came for so many seconds. Default:
+            idle_timeout_s: End the iteration after this many seconds without a record. Default:
                 never.
 
         Returns:

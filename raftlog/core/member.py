@@ -109,10 +109,11 @@ class Member(Part):
             self.term, self.vote = log.last_term, NO_NODE
         self.recovery = Recovery(hard_state)
         """Whether it lost its log and is copying it."""
-        voters = hard_state.voters
-        is_cut = voters is not None and voters.since > log.last_index
-        if voters is not None and is_cut and (self.recovering or voters.held):
-            memberships.lost(voters)
+        lost = hard_state.voters
+        if lost and lost.since > log.last_index and (self.recovering or lost.held):
+            memberships.lost(lost)
+        else:
+            lost = None
         self.leader = NO_NODE
         """Who leads this term, as far as this member knows; NO_NODE: unknown or lost."""
         self.commit_index = self.last_applied = max(log.base_index, applied_index)
@@ -123,11 +124,9 @@ class Member(Part):
         self._may_lead = True
         self._waits = False
         """Should others lead, if they can?"""
-        self._lost_to = NO_INDEX
+        self._lost_to = NO_INDEX if lost is None or self.recovering else lost.since
         """Up to here a leader, or the hard state, says that this member acknowledged; its log may
         be shorter. By what is left of it others may have decided, or this member alone."""
-        if voters is not None and is_cut and voters.held and not self.recovering:
-            self._lost_to = voters.since
         memberships.persisted(log.last_index)
         self.tally: election.VoteTally | None = None
         self.leadership: Leadership | None = None

@@ -52,8 +52,9 @@ class PastStates:
         damaged: Callable[[LocalReplica, CorruptFile], None],
         ended: Callable[[LocalReplica], None],
     ) -> None:
-        """The last state is dropped after so many ticks without a request for it. `damaged` is
-        called with each file that cannot be read, `ended` after each read."""
+        """The last state is dropped after `idle_ticks_max` ticks without a request for it.
+
+        `damaged` is called with each file that cannot be read, `ended` after each read."""
         self._fs = fs
         self._effects = effects
         self._idle_ticks_max = idle_ticks_max

@@ -28,9 +28,9 @@ which it is for, are few. No setting: it bounds no memory that users would notic
 _ENDED_MIN = 256
 _LOOK_S = 2.0
 _GIVE_BACK_PAUSE_S = 10.0
-"""Freed memory is given back when so many files and connections fewer are open than before. That is
-looked at more often than handshakes time out, and done no sooner again than after a pause: malloc
-stops for 0.1 s. No settings: what fewer connections leave is below 25 MiB."""
+"""Freed memory is given back once this many files and connections have been closed. The count is
+looked at more often than handshakes time out, and there is a pause between two times, because
+malloc stops for 0.1 s. No settings: what fewer connections leave is below 25 MiB."""
 
 
 def keep_freed_memory() -> None:

@@ -173,7 +173,9 @@ def test_without_a_leader_the_error_names_each_node_that_rejected_the_call() -> 
     with (
         node(APPEND.name, refusing(lambda: errors[1], [])) as first,
         node(APPEND.name, refusing(lambda: errors[2], [])) as second,
-        closing(connection(f"{first},{second},{nobody()}", request_timeout_s=1.0)) as client,
+        closing(
+            connection(f"{first},{second},{unused_address()}", request_timeout_s=1.0)
+        ) as client,
     ):
 
         def names_each() -> bool:
@@ -195,7 +197,7 @@ def another_service(port: int = 0) -> Iterator[str]:
         yield address
 
 
-def nobody() -> str:
+def unused_address() -> str:
     """An address where nothing listens."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
@@ -251,7 +253,7 @@ def test_the_client_says_so_at_once_if_nothing_that_was_given_knows_the_call() -
 
 @pytest.mark.slow
 def test_where_no_node_can_be_each_address_is_told_with_its_reason() -> None:
-    empty = nobody()
+    empty = unused_address()
     with (
         another_service() as stranger,
         closing(connection(f"nosuch.invalid:7401,{stranger},{empty}")) as client,
@@ -411,7 +413,7 @@ def test_a_request_that_a_replica_answers_with_later_waits_in_silence(
 
 
 class AfterTries(Deadline):
-    """Passes with the last of so many tries, however long they take."""
+    """Passes with the last of `tries` tries, however long they take."""
 
     def __init__(self, tries: int) -> None:
         super().__init__("Append", PATIENCE_S)

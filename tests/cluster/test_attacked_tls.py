@@ -26,7 +26,7 @@ HALF_A_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(100)
 CONNECTION_BYTES = 96 * 1024
 """What a node may take for a connection of a stranger at a time."""
 AT_A_TIME = 100
-"""So many are open before the first ones are cut off, also on a busy machine."""
+"""As many are open before the first ones are cut off, also on a busy machine."""
 OLDER = ("1.0", "1.1")
 
 
