@@ -47,13 +47,19 @@ class FollowerView(NamedTuple):
     behind_base: bool
     """It has rejected the entry at the leader's base, and accepted nothing as late since: as far as
     the leader knows, it lacks entries that were dropped, and cannot be sent them."""
-    recovering: bool = False
-    """It lost its log and is copying it: it counts for nothing yet."""
+    recovery: int = 0
+    """The number in its latest durable answer (`raftlog.core.recovery`): with another one, what it
+    holds is found out again."""
     votes: bool = True
     """False: it is a learner, or a leader that has taken itself out."""
     may_lead: bool = False
     """It has said that it would campaign if it was asked to; of the leader itself nothing is said.
     """
+
+    @property
+    def recovering(self) -> bool:
+        """It lost its log and is copying it: it counts for nothing yet."""
+        return is_recovering(self.recovery)
 
 
 class Leadership(Part):
@@ -476,7 +482,7 @@ class Leadership(Part):
                 next_index=LogIndex(each.next_index),
                 probing=each.probing,
                 behind_base=each.behind_base,
-                recovering=not each.counts,
+                recovery=each.recovery,
                 votes=node in voters,
                 may_lead=each.may_lead,
             )

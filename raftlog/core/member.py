@@ -397,18 +397,25 @@ class Member(Part):
         self.memberships.grown(entries)
 
     def _on_heartbeat(self, heartbeat: Heartbeat) -> None:
-        quiesce_round = 0
+        """Raises `AcknowledgedEntriesLost`, once it has answered, if our log is shorter than what
+        the leader says that we acknowledged."""
+        quiesce_round, lost = 0, False
         if heartbeat.term == self.term:
             self._follow(heartbeat.sender)
             if self.recovering and heartbeat.recovered == self.recovery.number:
                 self.recovery.end()
-            self._learn_commit_index(heartbeat.commit_index)
+            if heartbeat.commit_index <= self.log.last_index:
+                self._learn_commit_index(heartbeat.commit_index)
+            else:  # while we recover it may not have heard yet that we know of the loss
+                lost = not self.recovering
             # Its whole log must be here, durable, and known to be committed.
             ends = {self.commit_index, self.durable_index, self.log.last_index}
             settled = ends == {heartbeat.commit_index} and not self.recovering
             if heartbeat.quiesce_round and settled and self._timing.quiesce_after_ticks > 0:
                 self.quiesced = True
                 quiesce_round = heartbeat.quiesce_round
+        if lost:
+            self._lost_unnoticed(heartbeat.commit_index)
         answer = heartbeat.reply(
             self.term,
             last_index=self.log.last_index,
@@ -419,27 +426,24 @@ class Member(Part):
             lease_us=self._timing.lease_us,
         )
         self._outbox.messages.append(answer)
-
-    def _learn_commit_index(self, commit_index: LogIndex) -> None:
-        """The leader vouches that our log is its own up to here, and that this is committed.
-
-        Raises `AcknowledgedEntriesLost` if our log is shorter: a leader only tells what we have
-        acknowledged. It may not have heard yet that we have lost the log and know it. Our vote
-        could elect a leader that lacks what we have lost, so we give none and do not campaign until
-        our log reaches that far again.
-        """
-        if commit_index > self.log.last_index:
-            if self.recovering:
-                return
-            self._lost_to = max(self._lost_to, commit_index)
+        if lost:
             raise AcknowledgedEntriesLost(
                 group=self.group,
-                peer=self.leader,
+                peer=heartbeat.sender,
                 last=self.log.last_index,
-                committed=commit_index,
+                committed=heartbeat.commit_index,
             )
-        if commit_index > self.commit_index:
-            self.commit_index = commit_index
+
+    def _learn_commit_index(self, commit_index: LogIndex) -> None:
+        """The leader vouches that our log is its own up to here, and that this is committed."""
+        assert commit_index <= self.log.last_index, "what is vouched for is here"
+        self.commit_index = max(self.commit_index, commit_index)
+
+    def _lost_unnoticed(self, to: LogIndex) -> None:
+        """We acknowledged entries up to here that our log lacks. Our vote could elect a leader that
+        lacks them as well, so we give none and do not campaign until our log reaches that far."""
+        self._lost_to = max(self._lost_to, to)
+        self.recovery.pass_over()
 
     # ------------------------------------------------------------ a leader's side
 

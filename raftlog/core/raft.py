@@ -176,8 +176,8 @@ class Raft(Member):
 
         Raises `PeerProtocolViolation` for one that no honest peer sends: then nothing has changed.
         Raises `AcknowledgedEntriesLost` if this member's disk has, or the leader lies: it neither
-        votes nor campaigns until its log is as long again. There may be something to do, as after
-        any message.
+        votes nor campaigns until its log is as long again, and asks the leader for the rest. There
+        may be something to do, as after any message.
         """
         assert message.group == self.group, "a message for another group"
         assert message.to == self.node, "a message for another member"

@@ -19,7 +19,9 @@ entry was committed by, other than this one.
 
 Recoveries are numbered, so that what it said before the loss is not taken for what it holds now:
 its count of begun and ended ones stands in its hard state and in each of its replies. It is odd
-while one lasts.
+while one lasts. Where the end of the log was lost unnoticed, and what a leader says shows it, the
+count rises by two: no recovery begins, because the leader may lie, but it finds out again what the
+member holds, and sends the rest.
 """
 
 from __future__ import annotations
@@ -76,6 +78,12 @@ class Recovery(Part):
             return
         if LastEntry(log.term_at(durable_index), durable_index) >= self.lost:
             self.end()
+
+    def pass_over(self) -> None:
+        """The log lacks what was acknowledged, and its end is taken for sound: the leader is to
+        forget what this member said before."""
+        assert not self.lasts, "a recovery has a number of its own"
+        self.number += 2
 
     def end(self) -> None:
         """The member has its log again."""

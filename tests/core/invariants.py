@@ -98,10 +98,11 @@ def _check_log(before: RaftStatus, now: RaftStatus, term_at: Callable[[LogIndex]
 
 
 def _check_leader(before: RaftStatus, now: RaftStatus) -> None:
-    earlier = {follower.node: follower.match_index for follower in before.followers}
+    earlier = {follower.node: follower for follower in before.followers}
     for later in now.followers:
-        fell = earlier.get(later.node, 0) > later.match_index
-        assert later.recovering or not fell, "match_index fell"
+        known = earlier.get(later.node, later)
+        fell = known.match_index > later.match_index
+        assert later.recovery > known.recovery or not fell, "match_index fell"
     assert {each.node for each in now.followers} == {*now.membership.members, now.node}
     for follower in now.followers:
         assert follower.match_index <= now.last_index, "matched beyond the leader's log"

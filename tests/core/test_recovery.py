@@ -3,6 +3,7 @@ but it votes, if it knows where that log ended."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from random import Random
 
 import pytest
@@ -12,6 +13,7 @@ from raftlog.core.messages import AppendReply, Heartbeat, HeartbeatReply, VoteRe
 from raftlog.core.ready import Role
 from raftlog.core.recovery import begun, is_recovering, next_recovery
 from raftlog.core.types import HardState, LastEntry, LogIndex, NodeId, Term
+from raftlog.errors import AcknowledgedEntriesLost
 from tests.core.member import (
     NOBODY_DECIDES,
     TIMING,
@@ -453,3 +455,28 @@ def test_who_lost_its_log_knows_the_latest_voters_until_its_log_has_them_again()
     lost.grown(entries[since - 1 :])
     assert lost.latest == network[2].raft.membership
     assert lost.voters_at == network[2].raft.memberships.voters_at
+
+
+@pytest.mark.parametrize("earlier_losses", [0, 1])
+def test_a_leader_that_stays_sends_again_what_was_lost_unnoticed(earlier_losses: int) -> None:
+    """The second time from an older copy: what it says has a number that the leader knows of it."""
+    network = Network.of(3)
+    leader = network.elect(1)
+    copy = list(network[2].disk_log), network[2].disk_hard_state
+    leader.propose("a", "b")
+    network.tick(2 * TIMING.heartbeat_ticks)
+    for _ in range(1 + earlier_losses):
+        network.crash(2)
+        network[2].disk_log[:], network[2].disk_hard_state = copy
+        network.restart(2)
+        with pytest.raises(AcknowledgedEntriesLost):
+            network.tick(TIMING.heartbeat_ticks)
+        for _ in range(10):
+            with suppress(AcknowledgedEntriesLost):
+                network.tick(TIMING.heartbeat_ticks)
+        assert network[2].log == leader.log
+    network.crash(3)
+    leader.propose("c")
+    network.tick(2 * TIMING.heartbeat_ticks)
+    assert network.leader is leader
+    assert network[2].raft.commit_index == leader.raft.commit_index == 4

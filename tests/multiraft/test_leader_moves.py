@@ -77,7 +77,7 @@ def test_only_a_sound_voter_that_has_nearly_all_of_the_log_can_lead() -> None:
     assert not able(view(TWO, LAST - 65))
     assert not able(view(TWO, may_lead=False))
     assert not able(view(TWO, votes=False))
-    assert not able(view(TWO, recovering=True))
+    assert not able(view(TWO, recovery=1))
     assert not able(view(TWO, contact_ticks=10))
     drained = NODES | {TWO: NODES[TWO]._replace(draining=True)}
     assert able(view(TWO), view(THREE), nodes=drained) == {THREE}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from raftlog.errors import AcknowledgedEntriesLost
 from raftlog.multiraft.effects import (
     CompactionFailed,
     DamageFound,
@@ -56,6 +57,8 @@ def hear(node: SimulatedNode, event: MultiRaftEvent) -> None:
         case StateCompared() | HistoryCompared():
             simulator.note(type(event).__name__, node.node, event.group, event.trust.value)
             node.checker.trust_changed(node.node, event)
+        case PeerMessagesRefused(latest=AcknowledgedEntriesLost()) if node.cut:
+            simulator.note("acknowledged entries lost", node.node)
         case PeerMessagesRefused(latest=violation):
             raise Violation(Promise.PROTOCOL_KEPT, violation.cause)
         case CompactionFailed(cause=cause):

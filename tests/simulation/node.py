@@ -115,6 +115,8 @@ class SimulatedNode:
         self.slow_disk = 1
         self.damaged = False
         """Bytes of its disk were changed on purpose."""
+        self.cut = False
+        """The end of a log of its disk was cut off on purpose, which it cannot see."""
         self.damage_told: list[MultiRaftEvent] = []
         self.reports: Callable[[NodeId, ReportPlacement], None] = _nobody_hears
         """Carries reports to the controller's leader."""

@@ -13,6 +13,7 @@ from raftlog.machines.commands import Append, EpochKey, Stage
 from raftlog.multiraft.compaction import CompactionLimits
 from raftlog.multiraft.effects import DamageHealed, DamageNotHealable
 from raftlog.multiraft.repair import RepairCounts
+from raftlog.storage.frames import SEGMENT_HEADER_BYTES
 from raftlog.storage.last_entry import last_entry
 from raftlog.storage.limits import LogLimits
 from raftlog.wire.codec import encode_command
@@ -156,6 +157,15 @@ class DamagedCluster(CalmCluster):
                 return
             for name, data in before.items():
                 self.put(node, name, data)
+
+    def cut_log(self, node: NodeId) -> None:
+        """Take all entries of the last segment, while the node is down, so that nothing of it shows
+        in the folder."""
+        name, data = max(each for each in self.files(node).items() if each[0].endswith(".log"))
+        assert len(data) > SEGMENT_HEADER_BYTES, "there is something to take"
+        self.put(node, name, data[:SEGMENT_HEADER_BYTES])
+        self.nodes[node].cut = True
+        del self.checker.group(GROUP).disks[node]
 
     def flip(self, node: NodeId, name: str, position: int) -> None:
         self.put(node, name, flipped(self.files(node)[name], position, 1))

@@ -122,6 +122,23 @@ def test_two_of_three_that_start_with_damaged_logs_are_filled_again_from_the_thi
             assert cluster.rows(node) == cluster.rows(VOTERS[0])
 
 
+def test_a_log_cut_under_a_leader_that_stays_is_sent_again() -> None:
+    cluster = DamagedCluster(1)
+    leader, node, third = leader_and_followers(cluster)
+    rows, term = cluster.rows(leader), cluster.local(leader, GROUP).raft.term
+    whole = cluster.last_durable(node)
+    cluster.nodes[node].end(power=False)
+    cluster.cut_log(node)
+    cluster.nodes[node].start()
+    assert cluster.last_durable(node) < whole
+    cluster.wait(lambda: cluster.last_durable(node) == whole, timeouts=20)
+    cluster.nodes[third].end(power=False)
+    cluster.append(1)
+    cluster.wait(lambda: len(cluster.rows(node)) == len(rows) + 1, timeouts=20)
+    assert cluster.rows(node)[:-1] == rows
+    assert cluster.local(leader, GROUP).raft.term == term, "the leader stayed"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_headers_damaged_on_two_of_three_while_the_third_is_behind_cost_no_record(
