@@ -154,6 +154,7 @@ def test_it_votes_acknowledges_and_campaigns_as_the_table_says(trouble: Trouble 
     assert campaigned == may("campaign")
 
 
+@pytest.mark.slow
 def test_a_leader_steps_down_when_a_follower_needs_what_is_damaged_here() -> None:
     assert RIGHTS[Trouble.NEEDED_ENTRY].lead is May.NO
     cluster = DamagedCluster(1)
@@ -168,6 +169,7 @@ def test_a_leader_steps_down_when_a_follower_needs_what_is_damaged_here() -> Non
     assert local.raft.role is Role.FOLLOWER
 
 
+@pytest.mark.slow
 def test_images_are_given_without_what_is_damaged() -> None:
     assert RIGHTS[Trouble.FILE].give_images is May.REST
     cluster = DamagedCluster(1)
@@ -183,6 +185,7 @@ def test_images_are_given_without_what_is_damaged() -> None:
     assert any(isinstance(each, ImageManifest) for each in sent)
 
 
+@pytest.mark.slow
 def test_reads_get_all_that_is_not_damaged() -> None:
     assert RIGHTS[Trouble.ENTRY].serve_reads is May.REST
     cluster = DamagedCluster(1)

@@ -65,6 +65,7 @@ def states(finished: Finished) -> dict[int, tuple[str, bool, int]]:
     return {row["node"]: (row["state"], row["answers"], row["votes_in"]) for row in rows}
 
 
+@pytest.mark.slow
 def test_status_tells_which_nodes_answer_and_where_they_vote(
     cluster: MembersScene, raftlog: Raftlog
 ) -> None:

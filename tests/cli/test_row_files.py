@@ -158,6 +158,7 @@ def test_blanks_between_and_around_json_lines_are_ignored(blank: bytes) -> None:
     assert [row["id"] for row in rows(data, InputFormat.JSON)] == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_json_lines_are_checked_across_blocks() -> None:
     lines = b'{"id": 1, "text": "%s"}\n' % (b"x" * 1000) * (BLOCK_BYTES // 500)
     assert len(rows(lines, InputFormat.JSON)) == BLOCK_BYTES // 500

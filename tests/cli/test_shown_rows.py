@@ -128,6 +128,7 @@ def test_a_large_value_is_cut_and_says_how_large_it_is(monkeypatch: pytest.Monke
     assert within[-1] == f"... ({len(pairs)} elements)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [pa.string(), pa.binary()], ids=str)
 def test_a_large_text_is_cut_and_says_how_large_it_is(kind: pa.DataType) -> None:
     text = b"x" * (3 * SHOWN_BYTES_MAX)

@@ -68,6 +68,7 @@ def test_every_order_of_a_leader_s_removal_beside_an_election_is_walked_to_its_e
     assert {((1, 2), False), ((2,), True), ((2,), False)} <= explorer.memberships_met
 
 
+@pytest.mark.slow
 def test_a_walk_is_the_same_each_time() -> None:
     one, other = (Explorer(SCENARIOS["changes"]()) for _ in range(2))
     one.walk(3_000)

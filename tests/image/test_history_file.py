@@ -176,6 +176,7 @@ def cuts(data: bytes) -> Iterator[bytes]:
     yield data + data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damages", [flips, zeroed, cuts])
 def test_damage_is_never_read_as_a_record(damages: Callable[[bytes], Iterator[bytes]]) -> None:
     """What the file's own checksums do not cover are bodies, whose columns have theirs."""

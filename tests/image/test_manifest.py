@@ -85,6 +85,7 @@ class Killed(BaseException):
     """The process died here."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("written", [0, 1, 2])
 def test_a_crash_anywhere_leaves_the_old_image_or_the_new(seed: int, written: int) -> None:

@@ -273,6 +273,7 @@ def test_no_history_loses_duplicates_or_leaks_a_record(seed: int) -> None:
     play(seed)
 
 
+@pytest.mark.slow
 def test_histories_meet_every_rule() -> None:
     seen: Counter[str] = Counter()
     for seed in range(1000, 1020):

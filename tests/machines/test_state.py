@@ -626,6 +626,7 @@ def controller_commands(random: Random) -> Iterator[ControllerCommand]:
             yield SnapshotPoint(keep_from=LogIndex(step))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_a_restored_controller_goes_on_as_the_original(
     seed: int, monkeypatch: pytest.MonkeyPatch

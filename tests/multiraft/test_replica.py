@@ -339,6 +339,7 @@ def batches(draw: st.DrawFn) -> Any:
     return sender, term, entries, draw(st.integers(0, 5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("observes", [False, True])
 @settings(deadline=None)
 @given(steps=st.lists(st.tuples(batches(), st.booleans()), min_size=2, max_size=12))

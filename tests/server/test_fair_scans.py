@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+import pytest
+
 from raftlog.auth.principals import Caller
 from raftlog.server.calling import calling
 from raftlog.server.fair_scans import PERIOD_WORK_MAX, FairScans
@@ -45,6 +47,7 @@ class Scene:
             await asyncio.sleep(0)
 
 
+@pytest.mark.slow
 def test_large_pieces_of_one_caller_are_done_one_at_a_time_in_an_iteration():
     scene = Scene()
     asyncio.run(scene.run(("token:eve", SCANS, PERIOD_WORK_MAX)))
@@ -77,6 +80,7 @@ def test_what_a_piece_takes_above_its_share_counts_in_the_next_periods():
     assert asyncio.run(run()) == 4
 
 
+@pytest.mark.slow
 def test_a_caller_does_not_wait_for_another_one():
     scene = Scene()
     heavy = ("token:eve", SCANS, PERIOD_WORK_MAX)

@@ -150,6 +150,7 @@ def test_what_another_node_says_of_the_store_is_no_place_to_read_it(
     assert asked == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("leader_is_known", [True, False])
 @pytest.mark.parametrize("pages", [1, 5])
 def test_a_node_without_the_store_reads_all_pages_whichever_voter_it_asks_first(

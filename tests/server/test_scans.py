@@ -351,6 +351,7 @@ def test_a_reader_is_sent_the_runs_of_what_it_asked_for(disk: MemoryFileSystem) 
     asyncio.run(served(disk, work))
 
 
+@pytest.mark.slow
 def test_many_watches_share_out_loop_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of them passes over the changes that its caller must not see."""
     changes, watches = 900, 10
@@ -519,6 +520,7 @@ def test_a_view_is_of_the_groups_that_the_caller_sees_and_no_other_one_is_made(
     asyncio.run(served(disk, work))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", ["keys", "events"])
 def test_watches_that_wake_for_nothing_share_out_loop_iterations(
     of: str, monkeypatch: pytest.MonkeyPatch

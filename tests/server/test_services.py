@@ -64,6 +64,7 @@ def rebuild(node: Node, local: LocalReplica) -> None:
     local.reopen(opened.replica, opened.image, opened.outvoted)
 
 
+@pytest.mark.slow
 def test_a_stream_whose_replica_is_rebuilt_while_it_waits_is_read_elsewhere(
     disk: MemoryFileSystem,
 ) -> None:

@@ -45,6 +45,7 @@ def test_a_flipped_byte_in_any_file_heals_on_a_running_replica(who: int) -> None
             assert data.startswith(before[name])
 
 
+@pytest.mark.slow
 def test_a_leader_that_lacked_what_a_follower_needs_may_lead_as_soon_as_it_is_healed() -> None:
     cluster = DamagedCluster(1)
     leader, *_ = leader_and_followers(cluster)

@@ -177,6 +177,7 @@ def test_a_quiesced_leader_cut_off_confirms_no_read(quiesced_cluster: CalmCluste
     assert isinstance(answers[0], Failed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS, ids=str)
 def test_a_quiesced_leader_asks_its_followers_again_now_and_then(seed: int) -> None:
     cluster = CalmCluster(seed, quiesce_refresh_ticks=40)

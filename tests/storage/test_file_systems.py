@@ -174,6 +174,7 @@ def test_a_read_for_a_peer_behind_the_end_finds_nothing_wherever_it_begins(
 # ---------------------------------------------------------------- past the page cache
 
 
+@pytest.mark.slow
 def test_a_direct_file_is_written_and_read_as_any_other(empty_disk: FileSystem) -> None:
     random = Random(1)
     direct = empty_disk.open("a", create=True, direct=True)

@@ -297,6 +297,7 @@ def told(disk: FileSystem) -> tuple[Identity, str, LogIndex]:
     return folder.identity, folder.manifest(GroupId(4)), folder.deletions_index()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paths", COPIES)
 def test_a_text_is_read_from_the_other_copy_and_mended_at_every_byte(
     paths: tuple[str, str],

@@ -105,6 +105,7 @@ def test_files_are_read_again_when_they_changed(
     assert second.cert == (tmp_path / "node-1.pem").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", ["node-1.key", "node-1.pem", "ca.pem"])
 @pytest.mark.parametrize(
     "content", [b"nothing", b"", None, b"\xff\0", b"-----BEGIN CERTIFICATE-----\nAA\n"]

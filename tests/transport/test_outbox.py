@@ -132,6 +132,7 @@ def test_a_frame_closes_at_its_size_and_takes_any_one_request() -> None:
         assert sum(len(each.entries[0].payload.body) for each in frame[:-1]) < FRAME_BYTES_MAX
 
 
+@pytest.mark.slow
 def test_full_bulk_drops_bulk_and_never_a_heartbeat() -> None:
     outbox = Outbox(4 * MIB)
     taken = [outbox.put(request(7, index)) for index in range(8)]
@@ -146,6 +147,7 @@ def test_full_bulk_drops_bulk_and_never_a_heartbeat() -> None:
     assert outbox.put(request(7, 0, body_bytes=8 * MIB)), "the largest entry always fits"
 
 
+@pytest.mark.slow
 def test_a_frame_of_the_smallest_messages_is_one_that_a_peer_takes() -> None:
     outbox = Outbox(bulk_bytes_max=MIB)
     for group in range(CONTROL_BYTES_MAX // MESSAGE_BYTES):

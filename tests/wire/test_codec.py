@@ -166,6 +166,7 @@ def _append() -> Append:
 # ---------------------------------------------------------------- calls
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS.values(), ids=lambda call: call.name)
 @settings(max_examples=12)
 @given(data=st.data())
@@ -178,6 +179,7 @@ def test_a_request_survives_the_wire(call: Call, data: st.DataObject):
     assert type(found_body) is bytes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS.values(), ids=lambda call: call.name)
 @settings(max_examples=12)
 @given(data=st.data())

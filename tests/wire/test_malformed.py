@@ -150,6 +150,7 @@ def test_a_request_of_more_rows_than_an_observer_asks_for_at_once_is_malformed()
         decode_peer_messages(_flood(message, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("message", "most"),
     [
