@@ -62,7 +62,8 @@ def check(
 
     Raises `CheckpointReset` or `CheckpointRewound` if one of them is ahead of it. The log compares
     the batch with those of `topics` that have it; for others that have it: `EpochContentMismatch`,
-    unless the first commit is to be kept.
+    unless the first commit is to be kept. In others, the writer that another principal owns is no
+    sign: who may write there chooses its name.
     """
     here = (os.getpid(), key.run)
     if here in _checked:
@@ -73,11 +74,18 @@ def check(
         except (TopicNotFound, TopicRecreated, WriterNotFound):
             has_committed = False
         else:
+            if topic not in topics and found.owner not in ("", _principal(client)):
+                continue
             _compare(key, found, plan=plan, judged=keep or topic in topics)
             has_committed = found.last_epoch >= 0
         if epoch >= key.epoch and not has_committed:
             written_topics.forget(client.kv, key.writer, topic)
     _checked.add(here)
+
+
+def _principal(client: LogClient) -> str:
+    known = client.whoami()
+    return known.principal if known is not None else ""
 
 
 def _compare(key: EpochKey, found: WriterView, *, plan: str, judged: bool) -> None:

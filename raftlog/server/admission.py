@@ -103,9 +103,10 @@ class NodeAuthenticator:
                 return _Known(node_caller(node), _end_of_certificate_s(context))
         raise Unauthenticated(problem="the connection's certificate names no node of this cluster")
 
-    def still_knows(self, _: Context, known: _Known) -> bool:
-        """Whether the certificate has not ended since. Its names are looked at once a call."""
-        return time.time() < known.until_s
+    def known_again(self, _: Context, known: _Known) -> Caller:
+        """The same caller. Raises `Unauthenticated` if its certificate has ended; its names are
+        looked at once a call."""
+        return _unless_ended(known)
 
 
 class Authenticator:
@@ -166,18 +167,21 @@ class Authenticator:
                 return _Known(caller, _end_of_certificate_s(context))
         raise Unauthenticated(problem="the call has no token")
 
-    def still_knows(self, context: Context, known: _Known) -> bool:
-        """Whether the token or certificate has not ended since, and the token is still in the file,
-        if it was known from there."""
+    def known_again(self, context: Context, known: _Known) -> Caller:
+        """The same caller, as it is known now: the tokens file may give it other groups. Raises
+        `Unauthenticated` if its token or certificate has ended, or is not in the file any more."""
         if not known.caller.is_token:
-            return time.time() < known.until_s
+            return _unless_ended(known)
         assert self._tokens is not None, "that is how it was known"
         shown = (
             str(value).partition(" ")[2]
             for key, value in context.invocation_metadata() or ()
             if key == AUTHORIZATION_METADATA_KEY
         )
-        return self._tokens.caller(next(shown)) is not None
+        again = self._tokens.caller(next(shown))
+        if again is None:
+            raise Unauthenticated(problem="the token was given up, or it has expired")
+        return again
 
     def _by_token(self, value: str) -> _Known | _Judge:
         scheme, _, token = value.partition(" ")
@@ -199,6 +203,12 @@ class Authenticator:
         proven = _Known(*await self._access_tokens.caller(token))
         self._proven[key] = proven
         return proven
+
+
+def _unless_ended(known: _Known) -> Caller:
+    if time.time() >= known.until_s:
+        raise Unauthenticated(problem="the token or certificate has expired")
+    return known.caller
 
 
 def _end_of_certificate_s(context: Context) -> float:
@@ -350,7 +360,7 @@ class Admission(grpc.aio.ServerInterceptor):
         assert known is not None, "only calls of known callers reach a handler"
         if self._audit is not None:
             self._audit.signed_in(known.caller, peer_of(context))
-        begin(known.caller, functools.partial(self._authenticator.still_knows, context, known))
+        begin(known.caller, functools.partial(self._authenticator.known_again, context, known))
 
     def _note(self, error: RaftlogError, peer: str, call: str) -> None:
         reason = type(error).__name__

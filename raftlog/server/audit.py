@@ -34,8 +34,8 @@ import sys
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, is_dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -111,7 +111,7 @@ log = structlog.get_logger(__name__)
 
 
 class _Rejection(NamedTuple):
-    """Rejections that are the same."""
+    """Rejections, or sign-ins, that are the same."""
 
     who: str
     """The caller's principal; "": it has none."""
@@ -120,6 +120,12 @@ class _Rejection(NamedTuple):
     call: str
     outcome: str
     named: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SignIn:
+    groups: Sequence[str]
+    address: str
 
 
 class Operation:
@@ -186,17 +192,18 @@ class AuditLog:
         is_act = call in ACTS or _governs(request)
         if outcome not in _REFUSALS and (not is_act or outcome == _OK):
             return
-        self._reject(call, request, caller, peer, outcome)
+        self._bounded(call, request, caller, peer, outcome)
 
     def refused(self, call: str, peer: str, outcome: str) -> None:
         """The caller has no valid token or certificate."""
-        self._reject(call, None, None, peer, outcome)
+        self._bounded(call, None, None, peer, outcome)
 
     def signed_in(self, caller: Caller, peer: str) -> None:
         """The caller is known; written when it calls from a host for the first time in a while."""
         seen = (caller, host_of(peer))
         if seen not in self._signed_in:
-            self.take(self._line("SignIn", {"groups": sorted(caller.groups)}, caller, peer, _OK))
+            signed_in = _SignIn(groups=sorted(caller.groups), address=host_of(peer))
+            self._bounded("SignIn", signed_in, caller, peer, _OK)
         self._signed_in[seen] = True
 
     def changed(self, what: str, values: Mapping[str, Any]) -> None:
@@ -238,10 +245,10 @@ class AuditLog:
             log.error("audit line lost", cause="the disk is too slow", line=text)
             written("the disk is too slow")
 
-    def _reject(
+    def _bounded(
         self, call: str, request: object, caller: Caller | None, peer: str, outcome: str
     ) -> None:
-        """Write the rejection, or count it if it came before in this window."""
+        """Write the line, or count it if it came before in this window."""
         if not self._repeated:
             asyncio.get_running_loop().call_later(_WINDOW_S, self._end_window)
         if caller is None:
@@ -388,12 +395,23 @@ def _what(request: object, characters_max: int) -> Mapping[str, Any]:
     """What was asked for, as far as it is not too long, and no secret."""
     if not is_dataclass(request) or isinstance(request, type):
         return {}
-    return {name: _shown(value, characters_max) for name, value in asdict(request).items()}
+    return {name: _shown(value, characters_max) for name, value in _plain(request).items()}
 
 
 def _shown(value: object, characters_max: int) -> object:
-    text = json.dumps(value, default=str)
+    text = ""
+    for piece in _ENCODER.iterencode(value):  # no further than what is shown, but whole texts
+        text += piece
+        if len(text) > characters_max:
+            return f"{without_keys(text)[:characters_max]}..."
     shown = without_keys(text)
-    if len(shown) > characters_max:
-        return f"{shown[:characters_max]}..."
-    return value if shown == text else shown
+    return json.loads(text) if shown == text else shown
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {each.name: getattr(value, each.name) for each in fields(value)}
+    return str(value)
+
+
+_ENCODER = json.JSONEncoder(default=_plain)

@@ -10,7 +10,7 @@ from raftlog.auth.principals import Caller
 from raftlog.metrics.counts import CallCount
 
 _caller: ContextVar[Caller | None] = ContextVar("raftlog_caller", default=None)
-_is_known: ContextVar[Callable[[], bool]] = ContextVar("raftlog_is_known", default=lambda: True)
+_again: ContextVar[Callable[[], Caller | None]] = ContextVar("raftlog_again", default=lambda: None)
 _span: ContextVar[str] = ContextVar("raftlog_span", default="")
 _counted: ContextVar[CallCount | None] = ContextVar("raftlog_counted_call", default=None)
 
@@ -26,15 +26,17 @@ def principal() -> str:
     return "" if who is None else who.principal
 
 
-def proof_of_caller() -> Callable[[], bool]:
-    """Whether what the call showed still proves who makes it, each time that it is asked."""
-    return _is_known.get()
+def caller_again() -> Callable[[], Caller | None]:
+    """Says who makes it, as it is known whenever that is asked; None: authentication is off. Raises
+    `Unauthenticated` if what the call showed proves nothing any more."""
+    return _again.get()
 
 
-def begin(who: Caller, is_known: Callable[[], bool]) -> None:
-    """From now on this is who makes the call, in a task of the call's own."""
+def begin(who: Caller, again: Callable[[], Caller]) -> None:
+    """From now on this is who makes the call, in a task of the call's own. `again`: see
+    `caller_again`."""
     _caller.set(who)
-    _is_known.set(is_known)
+    _again.set(again)
 
 
 def span() -> str:
@@ -50,11 +52,12 @@ def begin_span(carried: str) -> None:
 @contextmanager
 def calling(who: Caller) -> Iterator[None]:
     """While its handler runs, this is who makes the call."""
-    before = _caller.set(who)
+    before, again_before = _caller.set(who), _again.set(lambda: who)
     try:
         yield
     finally:
         _caller.reset(before)
+        _again.reset(again_before)
 
 
 def counted_call() -> CallCount | None:

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -30,7 +30,7 @@ from raftlog.errors import (
 from raftlog.metrics.counts import Counts
 from raftlog.server.allowed import Allowed
 from raftlog.server.audit import AuditLog, Operation
-from raftlog.server.calling import caller, counting, principal, proof_of_caller
+from raftlog.server.calling import caller, caller_again, counting, principal
 from raftlog.server.fair_scans import WORK_S, FairScans
 from raftlog.server.meters import Meter, Meters
 from raftlog.server.services import Services
@@ -203,7 +203,7 @@ class _Call:
     """A class, not a generator of `asynccontextmanager`: every call passes here."""
 
     __slots__ = (
-        "_context", "_ends", "_entered", "_gate", "_handing_over", "_is_known", "_meter", "_name",
+        "_again", "_context", "_ends", "_entered", "_gate", "_handing_over", "_meter", "_name",
         "_refusal", "_request", "_seconds", "_timeout", "_who", "reads", "streams", "watches",
     )  # fmt: skip
 
@@ -216,7 +216,7 @@ class _Call:
         self._seconds = seconds
         self._timeout = asyncio.timeout(seconds)
         self._who = caller()
-        self._is_known = proof_of_caller()
+        self._again = caller_again()
         self._entered: Meter | None = None
         """What counts the call."""
         self._meter: Meter | None = None
@@ -264,8 +264,7 @@ class _Call:
     def check(self, request: object) -> None:
         """Refuse what its caller may not do, or has lost the proof to ask for. Raises `Forbidden`,
         `RightsUnknown`, `GroupUnknown`, `Unauthenticated`."""
-        if not self._is_known():
-            raise Unauthenticated(problem="the token was given up, or it has ended")
+        self._who = self._again()
         self._gate.allowed.check(self._who, self._name, request)
         self._request = request
 
@@ -280,9 +279,11 @@ class _Call:
             self.end()
 
     def check_caller(self) -> None:
-        """End it, if what it showed proves no identity any more."""
-        if not self._is_known():
-            self.check_again()
+        """End it, if what it showed proves no identity any more, or one that may not make it."""
+        with suppress(Unauthenticated):
+            if self._again() == self._who:
+                return
+        self.check_again()
 
     def hold(self) -> None:
         """The quotas have changed: count the stream, if its caller has one now."""

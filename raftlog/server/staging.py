@@ -35,8 +35,8 @@ class Staging:
         self._meters = meters
         self._bytes_max = bytes_max
         self._entries_max = entries_max
-        self._in_flight: Counter[tuple[GroupId, str]] = Counter()
-        """Bytes by topic and writer that have been judged and are not applied yet."""
+        self._in_flight: Counter[tuple[GroupId, str, str]] = Counter()
+        """Bytes by topic, writer and sender that have been judged and are not applied yet."""
 
     def begin(self, local: LocalReplica, stage: Stage, who: Caller | None) -> Callable[[Any], None]:
         """Count what the command stages until the function that this returns is called, with
@@ -45,7 +45,7 @@ class Staging:
         Raises `WriterBytesExceeded`, `WriterEntriesExceeded`, or `QuotaExceeded` where a commit of
         another writer of the caller may make room.
         """
-        writer = (local.group, stage.key.writer)
+        writer = (local.group, stage.key.writer, stage.owner)
         row = local.topic_machine.writer(stage.key.writer)
         held = row.staged_bytes if row is not None else 0
         in_flight = self._in_flight[writer]

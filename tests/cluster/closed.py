@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import grpc
+import pyarrow as pa
 import pytest
 
 from raftlog.auth.token_file import add_token
@@ -15,7 +16,8 @@ from raftlog.client.connect import connect
 from raftlog.client.log_client import LogClient
 from raftlog.config import load
 from raftlog.config_tls import PemFiles
-from raftlog.errors import RaftlogError
+from raftlog.errors import RaftlogError, WriterOfAnother
+from raftlog.machines.commands import EpochKey
 from raftlog.tls import Certificates, open_channel
 from raftlog.wire.calls import SERVICE, WATCH_KEYS
 from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error, encode_request
@@ -144,3 +146,20 @@ class People:
     def close(self) -> None:
         for each in self._clients.values():
             each.close()
+
+
+def write_epoch(of: LogClient, epoch: int, run: str = "run", writer: str = "w") -> None:
+    key = EpochKey(writer=writer, query_id=writer, run=run, epoch=epoch, streaming=True)
+    attempt = of.attempt("other", key)
+    attempt.write(pa.RecordBatch.from_pylist([{"id": epoch, "text": "t"}]))
+    reference = attempt.finish()
+    assert reference is not None
+    of.commit_epoch("other", key, [reference])
+
+
+def writes(of: LogClient, epoch: int, run: str) -> bool:
+    try:
+        write_epoch(of, epoch, run)
+    except WriterOfAnother:
+        return False
+    return True

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 
 import grpc
-import pyarrow as pa
 import pytest
 
 from raftlog.auth import grant_keys
@@ -20,8 +19,10 @@ from raftlog.auth.principals import Caller
 from raftlog.auth.rights import EVERYTHING, Kind, Resource, Right, reader_group_named, topic_named
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
+from raftlog.client.written_topics import note
 from raftlog.core.types import CONTROLLER_GROUP, NO_INDEX, GroupId
 from raftlog.errors import (
+    CheckpointRewound,
     Forbidden,
     GroupUnknown,
     InvalidOption,
@@ -35,6 +36,7 @@ from raftlog.errors import (
     WriterOfAnother,
 )
 from raftlog.machines.commands import EpochKey
+from raftlog.spark.written_topics import check
 from raftlog.wire.calls import (
     CALLS,
     COMMIT_EPOCH,
@@ -66,6 +68,8 @@ from tests.cluster.closed import (
     started,
     typed,
     watched,
+    write_epoch,
+    writes,
 )
 from tests.fuzz.samples import DDL, frames
 
@@ -503,6 +507,19 @@ def test_a_writer_is_continued_by_who_began_it_and_by_who_was_granted_that(
     assert operator.writers.describe("other", "w").owner == "token:etl"
 
 
+def test_a_writer_and_a_note_that_another_planted_end_no_query_that_does_not_write_there(
+    people: People,
+) -> None:
+    operator, root = people["operator"], people["root"]
+    planted = EpochKey(writer="planted", query_id="planted", run="r", epoch=1, streaming=True)
+    write_epoch(operator, 0, writer="planted")
+    write_epoch(operator, 5, writer="planted")
+    note(operator.kv, "planted", "other", 0)
+    check(root, planted, (), plan="", keep=False)
+    with pytest.raises(CheckpointRewound):
+        check(operator, replace(planted, run="s"), (), plan="", keep=False)
+
+
 def test_a_writer_is_handed_over_by_the_command_that_the_error_names(
     cluster: ProcessCluster,
     people: People,
@@ -538,23 +555,6 @@ def may_write(of: LogClient) -> bool:
     except Forbidden:
         return False
     return not is_refused(of, "other")
-
-
-def write_epoch(of: LogClient, epoch: int, run: str = "run", writer: str = "w") -> None:
-    key = EpochKey(writer=writer, query_id=writer, run=run, epoch=epoch, streaming=True)
-    attempt = of.attempt("other", key)
-    attempt.write(pa.RecordBatch.from_pylist([{"id": epoch, "text": "t"}]))
-    reference = attempt.finish()
-    assert reference is not None
-    of.commit_epoch("other", key, [reference])
-
-
-def writes(of: LogClient, epoch: int, run: str) -> bool:
-    try:
-        write_epoch(of, epoch, run)
-    except WriterOfAnother:
-        return False
-    return True
 
 
 # ---------------------------------------------------------------- how soon

@@ -10,7 +10,8 @@ import socket
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from raftlog.core.types import NodeId
 from raftlog.errors import MemberUnknown, NodeRemoved, Unauthenticated
 from raftlog.metrics.counts import Counts
 from raftlog.server.admission import Admission, Authenticator, NodeAuthenticator
-from raftlog.server.calling import caller, proof_of_caller
+from raftlog.server.calling import caller, caller_again
 from raftlog.tls import peer_name
 from raftlog.wire.calls import DESCRIBE_CLUSTER, SERVICE
 from tests.fuzz.http2 import beginning, opening
@@ -121,9 +122,10 @@ def test_a_certificate_that_has_ended_proves_nothing_though_its_session_was_resu
     asked = NodeAuthenticator(CLUSTER, is_peer)
     known = asyncio.run(asked.by_certificate(soon))  # type: ignore[arg-type]
     assert time.time() + 3000 < known.until_s < time.time() + 3601
-    assert asked.still_knows(soon, known)  # type: ignore[arg-type]
+    assert asked.known_again(soon, known) == known.caller  # type: ignore[arg-type]
     ended = known._replace(until_s=time.time())
-    assert not asked.still_knows(soon, ended)  # type: ignore[arg-type]
+    with pytest.raises(Unauthenticated):
+        asked.known_again(soon, ended)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("node", [MEMBER, REMOVED, STRANGER])
@@ -319,18 +321,30 @@ async def asking(
         await server.stop(None)
 
 
-def test_a_call_with_one_answer_knows_when_its_token_is_given_up(tmp_path: Path) -> None:
+def test_a_call_with_one_answer_knows_which_groups_its_token_has_and_when_it_is_given_up(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "tokens"
     metadata = (("authorization", f"Bearer {add_token(file, 'ada', (), None, NOW)}"),)
+    ada = Caller(principal="token:ada")
 
     async def serve(_: bytes, __: object) -> bytes:
-        assert caller() == Caller(principal="token:ada")
-        is_known = proof_of_caller()
-        assert is_known()
+        assert caller() == ada
+        again = caller_again()
+        assert again() == ada
+        edited = file.with_name("edited")
+        edited.write_text(file.read_text().replace('"groups": []', '"groups": ["ops"]'))
+        edited.chmod(0o600)
+        edited.rename(file)
+        async with asyncio.timeout(PATIENCE_S):
+            while again() == ada:
+                await asyncio.sleep(0)
+        assert again() == replace(ada, groups=frozenset({"group:token:ops"}))
         remove_tokens(file, "ada")
         async with asyncio.timeout(PATIENCE_S):
-            while is_known():
-                await asyncio.sleep(0)
+            with suppress(Unauthenticated):
+                while again():
+                    await asyncio.sleep(0)
         return b"it does"
 
     async def method(_: object) -> object:

@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -231,12 +232,19 @@ def test_a_line_that_cannot_be_written_is_reported_and_not_synced() -> None:
     assert [json.loads(line["line"])["number"] for line in logged] == [0, 1, 2]
 
 
+def signed_in(audit: AuditLog, *calls: tuple[Caller, str]) -> None:
+    async def sign_in() -> None:
+        for who, peer in calls:
+            audit.signed_in(who, peer)
+
+    asyncio.run(sign_in())
+
+
 def test_who_is_known_signs_in_once_from_each_host(tmp_path: Path) -> None:
     audit = AuditLog(AuditSettings(file=str(tmp_path / "audit")), 1)
     bob = Caller(principal="cert:bob")
-    for peer in (PEER, "ipv4:127.0.0.1:40001", "ipv4:10.0.0.1:40000"):
-        for who in (ADA, bob, ADA):
-            audit.signed_in(who, peer)
+    peers = (PEER, "ipv4:127.0.0.1:40001", "ipv4:10.0.0.1:40000")
+    signed_in(audit, *((who, peer) for peer in peers for who in (ADA, bob, ADA)))
     reject(audit, ("CreateTopic", None, None, PEER, "Unauthenticated"))
     audit.stop()
     found = lines(tmp_path / "audit")
@@ -244,6 +252,16 @@ def test_who_is_known_signs_in_once_from_each_host(tmp_path: Path) -> None:
         *(2 * [("SignIn", "token:ada", "ok"), ("SignIn", "cert:bob", "ok")]),
         ("CreateTopic", None, "Unauthenticated"),
     ]
+
+
+def test_one_caller_from_many_hosts_has_few_lines(tmp_path: Path) -> None:
+    audit = AuditLog(AuditSettings(file=str(tmp_path / "audit")), 1)
+    hosts = [f"ipv4:10.0.{number // 200}.{number % 200}:40000" for number in range(1_000)]
+    signed_in(audit, *((ADA, host) for host in hosts))
+    audit.stop()
+    *first, counted = lines(tmp_path / "audit")
+    assert [line["from"] for line in first] == hosts[:100]
+    assert (counted["who"], counted["repeated"]) == ("token:ada", 900)
 
 
 def test_changes_of_the_tokens_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,6 +359,24 @@ def test_the_same_rejection_is_written_once_with_how_often_it_came(tmp_path: Pat
         {"which": ["name=secret"]},
     ]
     assert [line.get("repeated") for line in found] == [None, None, 2, 2]
+
+
+def test_what_is_asked_for_is_looked_at_no_further_than_it_is_shown(tmp_path: Path) -> None:
+    class Columns(list[int]):
+        seen = 0
+
+        def __iter__(self) -> Iterator[int]:
+            for self.seen in range(1, 1 << 30):
+                yield self.seen
+
+    columns = Columns([1])
+    audit = AuditLog(AuditSettings(file=str(tmp_path / "audit")), 1)
+    asked = DeleteTopicCall(name=columns, incarnation="i1")  # type: ignore[arg-type]
+    reject(audit, ("DeleteTopic", asked, ADA, PEER, "Forbidden"))
+    audit.stop()
+    [line] = lines(tmp_path / "audit")
+    assert line["what"]["name"].startswith("[1, 2, 3,")  # type: ignore[index]
+    assert columns.seen < 200
 
 
 def test_nobody_pushes_out_what_others_did(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import grpc
@@ -271,7 +272,8 @@ class Held:
     def __init__(self, gate: CallGate) -> None:
         self._gate = gate
         self.may_answer = asyncio.Event()
-        self.is_known = True
+        self.who: Caller | None = EVE
+        """As it is known now; None: it is known no more."""
 
     def call(self, call: Any, request: bytes, reply: Any) -> asyncio.Task[bytes]:
         async def serve(*_: object) -> Any:
@@ -279,10 +281,15 @@ class Held:
             return reply
 
         async def run() -> bytes:
-            begin(EVE, lambda: self.is_known)
+            begin(EVE, self._again)
             return await _unary(call, serve, self._gate)(request, Context())
 
         return asyncio.create_task(run())
+
+    def _again(self) -> Caller:
+        if self.who is None:
+            raise Unauthenticated(problem="the token was given up")
+        return self.who
 
 
 async def error_of(call: asyncio.Task[bytes]) -> type[RaftlogError]:
@@ -314,7 +321,7 @@ def test_a_read_that_waits_ends_when_its_caller_is_known_no_more_and_a_write_doe
         ]
         write = held.call(ABORT_EPOCH, ABORT, EpochAborted(attempts=0))
         await asyncio.sleep(0)
-        held.is_known = False
+        held.who = None
         closed.allowed.rights.on_look()
         assert [await error_of(read) for read in reads] == [Unauthenticated] * 2
         assert await error_of(held.call(ABORT_EPOCH, ABORT, None)) is Unauthenticated, "too late"
@@ -325,11 +332,13 @@ def test_a_read_that_waits_ends_when_its_caller_is_known_no_more_and_a_write_doe
     asyncio.run(run())
 
 
-def test_a_read_that_waits_ends_when_the_right_is_gone_and_a_write_does_not() -> None:
+@pytest.mark.parametrize("taken", ["the grant", "the group that has it"])
+def test_a_read_that_waits_ends_when_the_right_is_gone_and_a_write_does_not(taken: str) -> None:
     topic = topic_of(1)
     request = ReadHighWaterMark(group=topic.group, incarnation=topic.incarnation)
 
-    granted = key_of("token:eve", topic_named(topic.name), Right.READ, Right.WRITE)
+    of = "token:eve" if taken == "the grant" else "group:token:ops"
+    granted = key_of(of, topic_named(topic.name), Right.READ, Right.WRITE)
     allowed = judging(LeadingNode(topics=1), topic)
     closed = gate(allowed=allowed)
 
@@ -343,10 +352,12 @@ def test_a_read_that_waits_ends_when_the_right_is_gone_and_a_write_does_not() ->
             await allowed.rights.look(read, has_store=True)
 
         await look(granted)
+        held.who = replace(EVE, groups=frozenset({"group:token:ops"}))
         read = held.call(READ_HIGH_WATER_MARK, encode_request(READ_HIGH_WATER_MARK, request), None)
         write = held.call(ABORT_EPOCH, ABORT, EpochAborted(attempts=0))
         await asyncio.sleep(0)
-        await look()
+        held.who = EVE
+        await look(*(() if taken == "the grant" else (granted,)))
         assert await error_of(read) is Forbidden
         held.may_answer.set()
         await write

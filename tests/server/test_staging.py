@@ -16,7 +16,7 @@ from raftlog.errors import (
     WriterBytesExceeded,
     WriterEntriesExceeded,
 )
-from raftlog.machines.commands import EpochKey
+from raftlog.machines.commands import BatchSummary, EpochKey, Stage
 from raftlog.machines.group_info import CONTROLLER
 from raftlog.records.arrow_types import arrow_schema
 from raftlog.records.batch_codec import encode_batch
@@ -105,6 +105,27 @@ def test_stages_at_the_same_time_have_one_limit_of_their_writer(disk: MemoryFile
         found = await staged(services, writers=1)
         errors = [each for each in found if isinstance(each, RaftlogError)]
         assert [type(each) for each in errors] == [WriterBytesExceeded] * (CALLS - 1)
+
+    asyncio.run(served(disk, work))
+
+
+def test_what_another_sends_for_a_writer_leaves_its_owner_all_of_its_limit(
+    disk: MemoryFileSystem,
+) -> None:
+    async def work(node: Node, services: Services) -> None:
+        await led(node, TOPIC.group)
+        await staged(services, writers=1)
+        services._staging._bytes_max = 2 * in_all(services, node)
+        local, eve = node.multiraft.replicas[TOPIC.group], Caller(principal="token:eve")
+        summary = BatchSummary(record_count=1, schema_version=1, body_bytes=1_000, crc=0)
+        key = EpochKey(writer="w0", query_id="w0", run="r", epoch=0, streaming=True)
+        sent = Stage(
+            key=key, attempt="a", number=0, timestamp_us=0, batch=summary, create_writer=True,
+            owner=eve.principal,
+        )  # fmt: skip
+        services._staging.begin(local, sent, eve)
+        found = await staged(services, writers=1)
+        assert {type(each).__name__ for each in found} == {"Staged"}
 
     asyncio.run(served(disk, work))
 
