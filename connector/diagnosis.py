@@ -26,6 +26,7 @@ from raftlog.errors import (
     TopicRecreated,
     UnknownWriter,
 )
+from raftlog.errors.raftlog_error import Surface
 from raftlog.spark import offsets
 from raftlog.spark.checkpoint import Checkpoint, Damage, Planned, Source
 from raftlog.spark.findings import Finding, Kind
@@ -537,6 +538,7 @@ def _of_topic(
     try:
         offsets.clamp(need, mark, fail_on_data_loss=True)
     except TopicRecreated as error:
+        error.surface = Surface.SPARK
         yield Finding(
             kind=Kind.TOPIC_RECREATED if error.found else Kind.TOPIC_GONE,
             about=about,

@@ -30,6 +30,7 @@ from pyspark.sql.streaming.listener import (
 
 from raftlog.errors import DataLoss, RaftlogError, TopicRecreated
 from raftlog.spark import offsets
+from raftlog.spark.worker_log import one_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -244,11 +245,9 @@ class _Asker:
             if type(error) not in self._warned:
                 self._warned.add(type(error))
                 log.warning(
-                    "Bytes and seconds behind of topic %r are not known, and the query goes on. "
-                    "%s: %s",
+                    "Bytes and seconds behind of topic %r are not known, and the query goes on. %s",
                     at.topic,
-                    type(error).__name__,
-                    " ".join(str(error).split()),
+                    one_line(error),
                 )
             return at
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from raftlog.errors import RaftlogError, UnknownSession
 from raftlog.spark import connection, offsets
 from raftlog.spark.options import ConnectionOptions
+from raftlog.spark.worker_log import one_line
 
 if TYPE_CHECKING:
     from raftlog import TopicInfo
@@ -170,11 +171,10 @@ class PositionPublisher:
             return
         self._warned.add(type(error))
         log.warning(
-            "The position of group %r in topic %r is not published, and the query goes on. %s: %s",
+            "The position of group %r in topic %r is not published, and the query goes on. %s",
             position.group,
             position.topic.name,
-            type(error).__name__,
-            " ".join(str(error).split()),
+            one_line(error),
         )
 
 

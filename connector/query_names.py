@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from raftlog.client.query_names import known_query, note_query
 from raftlog.errors import QueryNameKnown, RaftlogError, WriterNotFound
 from raftlog.spark.options import SinkOptions
+from raftlog.spark.worker_log import one_line
 
 if TYPE_CHECKING:
     from raftlog import EpochKey, LogClient, TopicInfo
@@ -79,8 +80,7 @@ def _warn(error: RaftlogError) -> None:
         return
     _said.add((os.getpid(), type(error).__name__))
     log.warning(
-        "The log could not be asked for the query's name, or told it (%s: %s) So it is not noticed "
+        "The log could not be asked for the query's name, or told it (%s) So it is not noticed "
         "if its checkpoint is lost.",
-        type(error).__name__,
-        error,
+        one_line(error),
     )

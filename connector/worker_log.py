@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import ParamSpec, TypeVar
 
 from raftlog.errors import RaftlogError
+from raftlog.errors.raftlog_error import Surface
 from raftlog.spark.worker_process import report_without_traceback
 
 LOGGER = "raftlog.spark"
@@ -75,11 +76,16 @@ def errors_of_items_logged(method: Callable[P, Iterator[R]]) -> Callable[P, Iter
 
 
 def _report(error: RaftlogError) -> None:
-    text = " ".join(str(error).split())
     logger = logging.getLogger(LOGGER)
-    logger.error("%s: %s", type(error).__name__, text)
+    logger.error("%s", one_line(error))
     logger.debug("It was raised here.", exc_info=True)
     report_without_traceback()
+
+
+def one_line(error: RaftlogError) -> str:
+    """The error's name and text on one line. From here on it shows Spark's remedy."""
+    error.surface = Surface.SPARK
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def install() -> None:

@@ -55,6 +55,7 @@ from raftlog.config import CONFIG_VARIABLE, load
 from raftlog.config_ensemble import found_by
 from raftlog.crash_dumps import set_core_dumps
 from raftlog.errors import ExitCode, OutputUnwritable, PathUnusable, RaftlogError
+from raftlog.errors.raftlog_error import Surface
 from raftlog.redaction import without_keys
 
 _UsageError: type[Any] = typer.BadParameter.__mro__[1]
@@ -184,6 +185,7 @@ def main() -> NoReturn:
     """Run the command line as the whole of this process, and end the process with its code."""
     set_core_dumps(wanted=False)  # a client knows a token; a node goes by its settings
     open_standard_streams()
+    RaftlogError.surface = Surface.COMMAND_LINE
     code = int(ExitCode.FAILED)
 
     def end_process() -> None:

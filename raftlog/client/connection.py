@@ -559,8 +559,7 @@ class Connection:
             return InvalidOption(
                 option=f"client.{given}",
                 problem=f"leads to {', '.join(known)}, where nothing knows this call",
-                advice="Give nodes of raftlog, and of this version (--servers; in Spark "
-                "raftlog.bootstrap.servers).",
+                advice="Give nodes of raftlog, and of this version (commands: --servers).",
             )
         if self._answered or not all(
             failures.refused_for_s(address) >= patience_s for address in self._bootstrap

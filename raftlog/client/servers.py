@@ -17,7 +17,7 @@ def parse_servers(text: str) -> tuple[str, ...]:
                 option="client.bootstrap_servers",
                 problem=f"holds {shown_address(address, text)!r}, which is not host:port",
                 advice="Write for example 127.0.0.1:7401,127.0.0.1:7402,127.0.0.1:7403 "
-                "(--servers; in Spark raftlog.bootstrap.servers).",
+                "(commands: --servers).",
             )
         if address not in addresses:
             addresses.append(address)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from raftlog.errors.exit_code import ExitCode
-from raftlog.errors.raftlog_error import RaftlogError
+from raftlog.errors.raftlog_error import OPTIONS, RaftlogError, Surface
 
 
 @dataclass(kw_only=True, eq=False)
@@ -28,8 +28,8 @@ class TopicRecreated(RaftlogError):
     @property
     def remedy(self) -> str:
         check = (
-            "Check first that the servers are still those of the same cluster (--servers, in Spark "
-            "raftlog.bootstrap.servers). If the topic was meant to go: "
+            "Check first that the servers are still those of the same cluster "
+            f"({OPTIONS[self.surface]['bootstrap_servers']}). If the topic was meant to go: "
         )
         if self.group:
             return (
@@ -37,10 +37,15 @@ class TopicRecreated(RaftlogError):
                 f"reset`, or client.positions.publish({self.group!r}, {self.topic!r}, 0)), and "
                 "follow again."
             )
+        match self.surface:
+            case Surface.PYTHON:
+                return f"{check}describe it again, and make its producers and readers again."
+            case Surface.COMMAND_LINE:
+                return f"{check}run the command again."
         return (
             f"{check}a stream that reads it takes a new checkpointLocation, or "
             "failOnDataLoss=false; a stream that writes it takes a new checkpointLocation, or "
-            "createTopic=always; a producer is made again."
+            "createTopic=always."
         )
 
 
@@ -72,10 +77,14 @@ class OffsetTrimmed(RaftlogError):
                 f"group (`raftlog groups reset`, or client.positions.publish({self.group!r}, "
                 f"{self.topic!r}, {self.earliest})), and follow again."
             )
+        match self.surface:
+            case Surface.PYTHON:
+                return f"Read from offset {self.earliest} on (start)."
+            case Surface.COMMAND_LINE:
+                return f"Read from offset {self.earliest} on (--start earliest)."
         return (
-            f"Read from offset {self.earliest} on (Python: start; commands: --start earliest; "
-            "Spark: startingOffsets). In Spark, read a batch again; a stream that has begun skips "
-            "what is gone with failOnDataLoss=false."
+            f"Read a batch again, from offset {self.earliest} on (startingOffsets). A stream that "
+            "has begun skips what is gone with failOnDataLoss=false."
         )
 
 

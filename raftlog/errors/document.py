@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from raftlog import errors
-from raftlog.errors.raftlog_error import RaftlogError
+from raftlog.errors.raftlog_error import RaftlogError, Surface
 
 _HEAD = """\
 # Errors
@@ -17,7 +17,8 @@ Every error of raftlog, with what it means, why it comes and what to do. Python 
 line, and exits with the error's code. In Spark look for `ERROR raftlog.spark: NAME` or
 `raftlog.errors` ([Spark](SPARK.md#errors-and-warnings)). After a *retriable* one the same request
 may succeed later: the client sends it again by itself until the request's deadline. Words in braces
-stand for the error's values.
+stand for the error's values. A remedy is the one in Python; where the command line or Spark says
+another, it follows.
 
 `raftlog doctor CHECKPOINT` says which of them a Spark query would meet
 ([Operations](OPERATIONS.md#a-spark-query-ends-with-an-error)).
@@ -83,7 +84,12 @@ def _texts(kind: type[RaftlogError]) -> list[tuple[str, str]]:
     if not hasattr(kind, "cause_text") and kind.cause is RaftlogError.cause:
         return []
     error = kind(**{value.name: f"{{{value.name}}}" for value in dataclasses.fields(kind)})
-    return [("Cause", _one_line(error.cause)), ("Remedy", _one_line(error.remedy))]
+    texts = [("Cause", _one_line(error.cause)), ("Remedy", _one_line(error.remedy))]
+    for error.surface in (Surface.COMMAND_LINE, Surface.SPARK):
+        remedy = _one_line(error.remedy)
+        if remedy != texts[1][1]:
+            texts.append((f"Remedy{error.surface.value}", remedy))
+    return texts
 
 
 def _one_line(text: str) -> str:

@@ -4,10 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from enum import Enum
 from typing import ClassVar
 
 from raftlog.errors.exit_code import ExitCode
 from raftlog.redaction import without_keys
+
+
+class Surface(Enum):
+    """Where an error is shown; the values continue "the remedy" in docs/ERRORS.md."""
+
+    PYTHON = ""
+    COMMAND_LINE = " on the command line"
+    SPARK = " in Spark"
+
+
+_OF_PYTHON = {
+    "batch_bytes": "client.batch_bytes",
+    "batch_limits": "",
+    "bootstrap_servers": "client.bootstrap_servers",
+    "request_timeout_s": "client.request_timeout_s",
+    "token": "client.token (file:PATH, env:NAME or command:LINE)",
+    "zookeeper": "client.zookeeper",
+}
+OPTIONS = {
+    Surface.PYTHON: _OF_PYTHON,
+    Surface.COMMAND_LINE: _OF_PYTHON
+    | {
+        "bootstrap_servers": "--servers",
+        "token": f"`raftlog login` keeps one, or {_OF_PYTHON['token']}",
+        "zookeeper": "--zookeeper",
+    },
+    Surface.SPARK: {
+        "batch_bytes": "batch.bytes",
+        "batch_limits": " (maxOffsetsPerTrigger, maxFilesPerTrigger)",
+        "bootstrap_servers": "raftlog.bootstrap.servers",
+        "request_timeout_s": "raftlog.request.timeout.ms",
+        "token": "a credential (raftlog.auth.credential)",
+        "zookeeper": "raftlog.zookeeper.connect",
+    },
+}
+"""What remedies name, as each surface calls it."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -24,7 +61,9 @@ class RaftlogError(Exception):
     cause_text: ClassVar[str]
     """What is wrong, as a format of the error's values. A subclass sets it or overrides `cause`."""
     remedy_text: ClassVar[str]
-    """What to do about it, likewise."""
+    """What to do about it, likewise; `OPTIONS` are values of it, too."""
+    surface = Surface.PYTHON
+    """Where the error is shown. No part of its values: what shows errors sets it."""
 
     @property
     def cause(self) -> str:
@@ -34,7 +73,7 @@ class RaftlogError(Exception):
     @property
     def remedy(self) -> str:
         """What to do about it, naming the option that matters."""
-        return self.remedy_text.format_map(vars(self))
+        return self.remedy_text.format_map(OPTIONS[self.surface] | vars(self))
 
     def __str__(self) -> str:
         return without_keys(f"{self.cause} {self.remedy}")

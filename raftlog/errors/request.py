@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass
 
 from raftlog.errors.exit_code import ExitCode
-from raftlog.errors.raftlog_error import RaftlogError, cut
+from raftlog.errors.raftlog_error import OPTIONS, RaftlogError, Surface, cut
 
 _NAME_SHOWN_MAX = 249
 """No topic has a longer name."""
@@ -75,8 +75,7 @@ class Unauthenticated(RaftlogError):
         return f"The node does not know who calls: {cut(self.problem, _PROBLEM_SHOWN_MAX)}."
 
     remedy_text = (
-        "Say where your token is: client.token (file:PATH, env:NAME or command:LINE), in Spark "
-        "a credential (raftlog.auth.credential); for the command line `raftlog login` keeps one. "
+        "Say where your token is: {token}. "
         "Who runs the cluster makes one with `raftlog tokens add NAME`."
     )
 
@@ -277,8 +276,8 @@ class TopicNotFound(NotFound):
     @property
     def remedy(self) -> str:
         look = (
-            "See `raftlog topic list`, or name the servers of the cluster that has it: --servers, "
-            "in Spark raftlog.bootstrap.servers."
+            "See `raftlog topic list`, or name the servers of the cluster that has it: "
+            f"{OPTIONS[self.surface]['bootstrap_servers']}."
         )
         create = f"raftlog topic create {shlex.quote(self.topic)} --schema '...'"
         match self.right:
@@ -286,10 +285,10 @@ class TopicNotFound(NotFound):
                 return f"There is nothing to remove. {look}"
             case "alter" | "admin":
                 return f"There is nothing to change. {look}"
-            case "":
+            case "" if self.surface is Surface.SPARK:
                 return (
-                    f"{look} If the topic was deleted, take it out of what reads it, in Spark out "
-                    f"of subscribe. If it is new, create it first: {create}"
+                    f"{look} If the topic was deleted, take it out of subscribe. If it is new, "
+                    f"create it first: {create}"
                 )
             case _:
                 return f"{look} If the topic is new, create it first: {create}"

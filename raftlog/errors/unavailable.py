@@ -57,10 +57,7 @@ class NodeUnreachable(Unavailable):
         verb = "answers" if ", " in self.address else "gave no answer"
         return f"{nodes} {self.address} {verb}: {self.problem}."
 
-    remedy_text = (
-        "Start the cluster (`raftlog up`) or name its nodes: --servers, client.bootstrap_servers, "
-        "in Spark raftlog.bootstrap.servers."
-    )
+    remedy_text = "Start the cluster (`raftlog up`) or name its nodes: {bootstrap_servers}."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -152,10 +149,7 @@ class ZooKeeperUnavailable(Unavailable):
     problem: str
 
     cause_text = "ZooKeeper at {ensemble} named no node of a cluster: {problem}."
-    remedy_text = (
-        "Check client.zookeeper (--zookeeper; in Spark raftlog.zookeeper.connect), or name nodes "
-        "instead: --servers, client.bootstrap_servers, in Spark raftlog.bootstrap.servers."
-    )
+    remedy_text = "Check {zookeeper}, or name nodes instead: {bootstrap_servers}."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -436,10 +430,7 @@ class DeadlineExceeded(Unavailable):
         because = f" The last answer was: {self.last}" if self.last else ""
         return f"{self.what} was not done within {self.seconds} s.{because}"
 
-    remedy_text = (
-        "See `raftlog status`; a slow cluster needs a higher client.request_timeout_s (option "
-        "raftlog.request.timeout.ms in Spark)."
-    )
+    remedy_text = "See `raftlog status`; a slow cluster needs a higher {request_timeout_s}."
 
 
 @dataclass(kw_only=True, eq=False)

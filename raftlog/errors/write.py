@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass
 
 from raftlog.errors.exit_code import ExitCode
-from raftlog.errors.raftlog_error import RaftlogError
+from raftlog.errors.raftlog_error import OPTIONS, RaftlogError
 
 
 class WriteRefused(RaftlogError):
@@ -374,7 +374,7 @@ class WriterBytesExceeded(WriteRefused):
 
     @property
     def remedy(self) -> str:
-        smaller = "Write smaller batches (maxOffsetsPerTrigger, maxFilesPerTrigger)"
+        smaller = f"Write smaller batches{OPTIONS[self.surface]['batch_limits']}"
         if self.option:
             return f"{smaller}, or raise {self.option} on all nodes (0: no limit)."
         return f"{smaller}, or {self.advice}"
@@ -388,8 +388,8 @@ class WriterEntriesExceeded(WriteRefused):
 
     cause_text = "The open batch of writer {writer!r} has {limit} staged entries, the limit."
     remedy_text = (
-        "Write smaller batches (maxOffsetsPerTrigger, maxFilesPerTrigger) or larger entries "
-        "(client.batch_bytes; batch.bytes in Spark), or raise {option} on all nodes."
+        "Write smaller batches{batch_limits} or larger entries ({batch_bytes}), or raise {option} "
+        "on all nodes."
     )
 
 

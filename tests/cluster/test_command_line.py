@@ -82,6 +82,8 @@ def test_topic_from_creation_to_deletion(cluster: ProcessCluster) -> None:
     gone = raftlog("topic", "describe", "life", servers=cluster.servers)
     assert gone.returncode == ExitCode.NOT_FOUND
     assert "raftlog topic create life" in gone.stderr
+    assert "cluster that has it: --servers." in gone.stderr
+    assert "subscribe" not in gone.stderr
 
 
 def test_rows_produced_are_tailed_as_they_were(cluster: ProcessCluster) -> None:

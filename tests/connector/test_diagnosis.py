@@ -20,6 +20,7 @@ from raftlog.errors import (
     TopicRecreated,
     UnknownWriter,
 )
+from raftlog.errors.raftlog_error import Surface
 from raftlog.spark.checkpoint import read_checkpoint
 from raftlog.spark.diagnosis import RECENT_S, LogSays, Sink, Writer, judge
 from raftlog.spark.findings import Finding, Kind, exit_code
@@ -315,6 +316,7 @@ def test_trimmed_records_of_a_batch_that_the_log_has_are_not_lost(pending):
 def test_a_topic_that_was_created_again_or_deleted_is_told(done):
     again = says(stream(2), marks={"flights": mark(incarnation="i2")})
     error = TopicRecreated(topic="flights", wanted="i1", found="i2")
+    error.surface = Surface.SPARK
     finding = found(done, again)[Kind.TOPIC_RECREATED]
     assert (finding.cause, finding.remedy) == (error.cause, error.remedy)
     gone = says(stream(2), marks={"flights": None})

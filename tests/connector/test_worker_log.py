@@ -8,9 +8,11 @@ import sys
 
 import pytest
 
-from raftlog.errors import InvalidOption
+from raftlog.errors import InvalidOption, TopicNotFound
+from raftlog.errors.raftlog_error import OPTIONS, Surface
 from raftlog.spark.datasource import RaftlogDataSource
-from raftlog.spark.worker_log import install
+from raftlog.spark.declarations import OPTIONS as DECLARED
+from raftlog.spark.worker_log import errors_logged, install
 
 
 class _Gone(io.StringIO):
@@ -44,3 +46,15 @@ def test_an_error_on_the_driver_is_one_line_with_cause_and_remedy(
     assert "\n" not in line
     assert " ".join(raised.value.cause.split()) in line
     assert "maxOffsetsPerTrigger" in line
+
+
+def test_an_error_that_passes_has_sparks_remedy() -> None:
+    @errors_logged
+    def describe() -> None:
+        raise TopicNotFound(topic="gone")
+
+    with pytest.raises(TopicNotFound, match=r"raftlog\.bootstrap\.servers.*out of subscribe"):
+        describe()
+    names = {option.setting: option.name for option in DECLARED if option.setting}
+    for setting, name in OPTIONS[Surface.SPARK].items():
+        assert names.get(setting, name) == name

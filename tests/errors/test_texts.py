@@ -8,6 +8,8 @@ import pyarrow as pa
 import pytest
 
 from raftlog.errors import CorruptFile, LimitReached, OffsetTrimmed, from_wire, shortage_of
+from raftlog.errors.document import page
+from raftlog.errors.raftlog_error import Surface
 
 
 def test_a_trimmed_offset_names_the_range_that_is_left_or_says_that_nothing_is() -> None:
@@ -16,6 +18,15 @@ def test_a_trimmed_offset_names_the_range_that_is_left_or_says_that_nothing_is()
     none = OffsetTrimmed(topic="t", requested=3, earliest=9, end=9)
     assert "[9" not in none.cause
     assert none.cause.endswith("the log begins at offset 9, and holds no records from there on.")
+
+
+def test_a_remedy_names_options_as_the_surface_does_that_shows_it() -> None:
+    assert "in Spark" not in page().partition("\n## ")[2].replace("Remedy in Spark", "")
+    trimmed = OffsetTrimmed(topic="t", requested=3, earliest=5, end=9)
+    for surface, word in zip(Surface, ("start", "--start", "startingOffsets"), strict=True):
+        trimmed.surface = surface
+        assert f"({word}" in trimmed.remedy
+        assert ("failOnDataLoss" in trimmed.remedy) == (surface is Surface.SPARK)
 
 
 def test_damage_promises_no_copies_of_other_nodes_and_says_where_there_are_none() -> None:
