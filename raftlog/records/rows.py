@@ -78,6 +78,7 @@ def table_from_frame(frame: Any, schema: Schema, topic: str) -> pa.Table:
                 values = series.where(series.notna(), None).tolist()
                 columns.append(_whole(values, kinds[name], name))
             else:
+                _check_still_integers(series, kinds.get(name), name)
                 columns.append(pa.array(series))
         except _Rejected as rejected:
             raise SchemaMismatch(topic=topic, difference=str(rejected)) from rejected
@@ -85,6 +86,19 @@ def table_from_frame(frame: Any, schema: Schema, topic: str) -> pa.Table:
             line = f"  {name}: {error}"
             raise SchemaMismatch(topic=topic, difference=line) from error
     return pa.Table.from_arrays(columns, names=names)
+
+
+_PANDAS_INTEGERS = {"byte": "Int8", "short": "Int16", "integer": "Int32", "long": "Int64"}
+
+
+def _check_still_integers(series: Any, kind: JsonType | None, name: str) -> None:
+    """Raise `_Rejected` for integers that pandas made floats, because some are missing."""
+    if not (isinstance(kind, str) and kind in _PANDAS_INTEGERS and series.dtype == "float64"):
+        return
+    there = series.dropna()
+    if len(there) < len(series) and (there % 1 == 0).all():
+        given = "given DOUBLE, as pandas makes integers of which some are missing"
+        raise _rejected(name, kind, f"{given}: use .astype({_PANDAS_INTEGERS[kind]!r})")
 
 
 class _Rejected(Exception):

@@ -212,6 +212,19 @@ def test_a_data_frame_with_another_value_is_a_mismatch(values: Any, problem: str
         store()
 
 
+@pytest.mark.parametrize("kind", ["TINYINT", "SMALLINT", "INT", "BIGINT"])
+def test_integers_that_pandas_made_floats_for_those_that_are_missing_have_a_way_out(
+    kind: str,
+) -> None:
+    frame, schema = pd.DataFrame({"a": [1, None]}), schema_of(f"a {kind}")
+    with pytest.raises(SchemaMismatch, match=f"a {kind}; given DOUBLE, as pandas") as caught:
+        table_from_frame(frame, schema, "t")
+    _, wanted, _ = caught.value.difference.split("'")
+    (batch,) = table_from_frame(frame.astype(wanted), schema, "t").to_batches()
+    assert conform(batch, schema, "t").to_pydict() == {"a": [1, None]}
+    assert table_from_frame(pd.DataFrame({"a": [1.5, None]}), schema, "t").num_rows == 2
+
+
 def test_a_data_frame_of_which_arrow_knows_no_types_makes_no_topic() -> None:
     for values in ([1, "a"], [object()], [None], [2**70]):
         frame = pd.DataFrame({"id": [0] * len(values), "a": pd.Series(values, dtype=object)})
