@@ -242,7 +242,10 @@ def _say_what_is_in(producer: Producer, read: int, error: BaseException) -> None
     topic = producer.topic.name
     end = _flushed(producer) if isinstance(error, InvalidRequest) else None
     count = producer.acknowledged
-    if end is None:
+    if end is not None and count < read:
+        say(f"the first {read} records of the file are in {topic}, but {read - count} too large")
+        say("  To continue, make those smaller, remove the others of these, and run this again.")
+    elif end is None:
         if read:
             say(f"{count} of the {read} records read so far are confirmed to be in {topic}")
         if count or (read and not isinstance(error, Forbidden)):

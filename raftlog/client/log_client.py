@@ -350,6 +350,7 @@ class LogClient(TopicReads):
                 of its columns is learnt at once. Only if a leader changed during the same append is
                 it told, because the log may have the rows already: look before you send them again.
             InvalidOption: `data` is something else. Nothing was sent.
+            TooLarge: A row is left out: the error has its number. The others are in the log.
             WriteRefused: The log refused the rows; each subclass says why.
         """
         return self._shared_producers.append(topic_argument(topic), data)

@@ -28,6 +28,7 @@ from raftlog.errors import (
     RaftlogError,
     SchemaMismatch,
     SequenceReused,
+    TooLarge,
 )
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.outcomes import Appended
@@ -47,6 +48,9 @@ LOGGER = "raftlog.client.producer"
 _LOOK_S = 0.01
 """How often replies are looked for. No setting: it decides only how soon a row whose reply says
 that it was not written is sent again."""
+
+_ENTRY_BYTES_SAFE = 64 * 1024
+"""Every node takes entries of this size: the least that `server.entry_bytes_max` may be."""
 
 _ADVICE_ON_COLUMNS = (
     "A producer keeps the columns that its topic had when it was made. If they were altered since, "
@@ -87,10 +91,10 @@ class Producer:
     was idle for `client.producer_idle_max_s` takes a new id. It keeps its id while an append of it
     is not acknowledged; `UnknownProducer` may then be raised.
 
-    After a failed call a producer is closed, because the log may or may not have what was sent:
-    every call raises `ProducerClosed`. If rows fail between two calls, the next one raises their
-    error. In a forked child the parent's producer is closed in the
-    same way.
+    A row that is larger than a node takes is left out, with its `TooLarge`, and the producer takes
+    more. After another failed call a producer is closed, because the log may or may not have what
+    was sent: every call raises `ProducerClosed`. If rows fail between two calls, the next one
+    raises their error. In a forked child the parent's producer is closed in the same way.
     """
 
     def __init__(
@@ -117,7 +121,14 @@ class Producer:
         self._sender: _Sender | None = None
         """The thread that sends them, while rows are not acknowledged."""
         self._failed: RaftlogError | None = None
-        """What the sender's last call raised, until a call of the program's raises it."""
+        """What became of rows that were left out, or of the sender's last call, until a call of the
+        program's raises it."""
+        self._alone_bytes = max(2 * settings.batch_bytes, _ENTRY_BYTES_SAFE)
+        """What a larger entry holds is one row, which nodes may reject."""
+        self._left_out = 0
+        """Rows that they rejected."""
+        self._call_from: int | None = None
+        """Which of all rows that were appended is the first of the call that waits for its own."""
         self._window = Window(connection, topic.group, APPEND, settings.max_in_flight)
         self._last = Appended(start=Offset(0), end=Offset(0), repeated=False)
         self._counts: deque[int] = deque()
@@ -166,9 +177,10 @@ class Producer:
 
     @property
     def acknowledged(self) -> int:
-        """How many rows are durable and visible for certain: the first so many of those appended.
+        """How many rows are durable and visible for certain: the first so many of those appended,
+        without those that were `TooLarge`.
 
-        After a failure, rows beyond them may be in the log as well, all or some.
+        After another failure, rows beyond them may be in the log as well, all or some.
         """
         return self._acknowledged
 
@@ -183,6 +195,8 @@ class Producer:
             SchemaMismatch: The rows do not fit the topic's schema. None was taken.
             InvalidOption: `data` is something else. Nothing was taken.
             ProducerClosed: The producer was closed, or an earlier call failed. Nothing was taken.
+            TooLarge: A row is left out: the error has its number among all that were appended. The
+                other rows were taken.
             RaftlogError: An earlier append failed for good.
         """
         batches = self._conformed(data)
@@ -221,6 +235,8 @@ class Producer:
             SchemaMismatch: The rows do not fit the topic's schema. None was taken.
             InvalidOption: `data` is something else, or `timeout_s` is below 0. Nothing was taken.
             ProducerClosed: The producer was closed, or an earlier call failed. Nothing was taken.
+            TooLarge: A row is left out: the error has its number in this call, whose other rows are
+                durable and visible.
             RaftlogError: An append failed for good.
         """
         FlushArguments().with_arguments(timeout_s=timeout_s)
@@ -228,16 +244,21 @@ class Producer:
         batches = self._conformed(data)
         with self._turn(deadline, takes_rows=True):
             self._flush(deadline)
+            self._note_answered()
             replies = []
             answered = self._window.answered
+            self._call_from = self._acknowledged + self._left_out
             try:
                 for batch in batches:
                     replies += self._send(self._buffer.add(batch), deadline)
                 replies += self._flush(deadline)
             except RaftlogError as error:
-                if self._window.answered > answered or not self._window.refused_at_once:
-                    self._ended_by = weakref.ref(error)
+                self._note_doubt(error, answered)
                 raise
+            finally:
+                self._call_from = None
+            if self._failed is not None:
+                self._note_doubt(self._failed, answered)
             if not replies:
                 return Appended(start=self._last.end, end=self._last.end, repeated=False)
             return Appended(
@@ -273,10 +294,8 @@ class Producer:
             assert deadline is not None
             raise deadline.error(None)
         try:
-            if self._failed is not None:
-                failed, self._failed = self._failed, None
-                raise failed
             if self._problem:
+                self._raise_failed()
                 raise ProducerClosed(topic=self._topic.name, problem=self._problem)
             if takes_rows and self._closed:
                 raise ProducerClosed(topic=self._topic.name, problem=self._closed)
@@ -289,25 +308,40 @@ class Producer:
                 self._window.cancel()
                 raise
             self._problem = ""
+            if threading.current_thread() is not self._sender:
+                self._raise_failed()
         finally:
             self._note_answered()
             self._lock.release()
+
+    def _raise_failed(self) -> None:
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            raise failed
 
     def _note_answered(self) -> None:
         while self._sent - len(self._counts) < self._window.answered:
             self._acknowledged += self._counts.popleft()
 
-    def _renew_if_idle(self) -> None:
-        """Take a new id after a long silence, unless the log has to know the old one.
+    def _note_doubt(self, error: RaftlogError, answered: int) -> None:
+        """See `may_have_taken`. So many calls were answered before those of this append."""
+        if self._window.answered > answered or not self._window.refused_at_once:
+            self._ended_by = weakref.ref(error)
 
-        Everything sent must be acknowledged. Then nothing is resent under the old id, and the new
-        one has a sequence of its own. It goes by the wall clock, which continues while a machine
-        sleeps; a wrong clock only costs a place in the log's table of producers.
+    def _renew_if_idle(self) -> None:
+        """Take a new id after a long silence, unless the log has to know the old one: everything
+        sent must be acknowledged, so that nothing is resent under it. It goes by the wall clock,
+        which continues while a machine sleeps; a wrong clock only costs a place in the log's table
+        of producers.
         """
         idle_s = time.time() - self._sent_at_s
         if self._sequence > 0 and not self._counts and idle_s >= self._idle_max_s:
-            self._producer = uuid.uuid4().hex
-            self._sequence = 0
+            self._renew()
+
+    def _renew(self) -> None:
+        """Take a new id, which has a sequence of its own."""
+        self._producer = uuid.uuid4().hex
+        self._sequence = 0
 
     def _conformed(self, data: Rows) -> list[pa.RecordBatch]:
         """All of it first, so that either all rows are taken or none."""
@@ -373,17 +407,49 @@ class Producer:
     def _flush(self, deadline: Deadline | None) -> list[Appended]:
         self._due_s = math.inf
         encoded = [*self._buffer.flush()]
-        replies = self._send(iter(encoded[:-1]), deadline)
-        if not encoded:
+        last = encoded.pop() if encoded and not self._goes_alone(encoded[-1]) else None
+        replies = self._send(iter(encoded), deadline)
+        if last is None:
             return replies + self._keep(self._window.drain())
-        last = encoded[-1]
         return replies + self._keep(self._window.push_last(self._call(last), last.body, deadline))
 
     def _send(self, encoded: Iterator[EncodedBatch], deadline: Deadline | None) -> list[Appended]:
         replies = []
         for batch in encoded:
-            replies += self._keep(self._window.push(self._call(batch), batch.body, deadline))
+            if self._goes_alone(batch):
+                replies += self._send_alone(batch, deadline)
+            else:
+                replies += self._keep(self._window.push(self._call(batch), batch.body, deadline))
         return replies
+
+    def _goes_alone(self, batch: EncodedBatch) -> bool:
+        return len(batch.body) > self._alone_bytes
+
+    def _send_alone(self, batch: EncodedBatch, deadline: Deadline | None) -> list[Appended]:
+        """Send a row that nodes may reject, which only they know, with none in flight behind it:
+        those would be gaps. If they do, it is left out."""
+        replies = self._keep(self._window.drain())
+        try:
+            return replies + self._keep(
+                self._window.push_last(self._call(batch), batch.body, deadline)
+            )
+        except TooLarge as error:
+            self._leave_out(error)
+            return replies
+
+    def _leave_out(self, error: TooLarge) -> None:
+        """Go on without the row that was sent last, though its sequence may have been used."""
+        self._renew()
+        self._note_answered()
+        row = self._acknowledged + self._left_out - (self._call_from or 0)
+        self._left_out += self._counts.pop()
+        self._sent -= 1
+        if isinstance(self._failed, TooLarge):
+            self._failed.what += f" like row {row},"
+        else:
+            of = "the producer" if self._call_from is None else "this call"
+            error.what = f"Row {row} of {of}, counted from 0,"
+            self._failed = error
 
     def _call(self, batch: EncodedBatch) -> AppendCall:
         """The batch's call, with the next sequence; it is about to be sent."""

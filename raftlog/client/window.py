@@ -155,7 +155,7 @@ class Window(Generic[Request, Reply]):
                     self.refused_at_once = True
                     raise
                 earlier = error
-        self._sent_again = True
+        self._sent_again, self.refused_at_once = True, False
         span = None if oldest.sent is None else oldest.sent.span
         with self._connection.traces.following(span):
             return self._connection.call_leader(

@@ -4,6 +4,7 @@ written that is not, and every thread gets an answer."""
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -23,6 +24,7 @@ from raftlog.errors import (
     RaftlogError,
     SchemaMismatch,
     SequenceReused,
+    TooLarge,
     TopicRecreated,
     UnknownProducer,
 )
@@ -156,6 +158,28 @@ def test_an_error_between_two_calls_is_raised_by_the_next_one(
     for call in (producer.close, lambda: producer.append([{"id": 2}])):
         with pytest.raises(ProducerClosed, match="it failed before"):
             call()
+
+
+def test_a_row_that_is_too_large_is_left_out_and_all_others_are_written_once(
+    cluster: ProcessCluster, client: LogClient
+) -> None:
+    client.create_topic("large-rows", "id bigint, text string")
+    text = os.urandom(5 << 20).hex()
+    large = {"id": -1, "text": text}
+    producer = client.producer("large-rows", linger_s=60, batch_bytes=1024)
+    with pytest.raises(TooLarge, match="Row 2 of the producer, counted from 0, like row 4, has"):
+        producer.append([{"id": 0}, {"id": 1}, large, {"id": 2}, large, {"id": 3}])
+    assert producer.flush() == producer.acknowledged == 4
+    for rows, end in (([large], 4), ([{"id": 4}, large, {"id": 5}], 6)):
+        with pytest.raises(TooLarge, match=f"Row {len(rows) // 2} of this call") as caught:
+            producer.append_and_flush(rows)
+        assert producer.may_have_taken(caught.value) == (end > 4)
+        assert producer.flush() == end
+    producer.append([{"id": 6}])
+    with pytest.raises(TooLarge, match="Row 11 of the producer"):
+        producer.append([large, {"id": 7}])
+    producer.close()
+    assert ids(cluster, "large-rows") == list(range(8))
 
 
 def test_a_block_that_ends_with_an_error_drops_what_was_not_sent(
