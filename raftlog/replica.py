@@ -357,9 +357,10 @@ class Replica:
 
     @property
     def last_durable(self) -> LastEntry:
-        """The end of the log as far as it is durable: nothing after it was acknowledged."""
+        """The end of the log as far as it is durable, or what a leader says that was acknowledged
+        beyond it: nothing after it was."""
         index = self.log.durable_index
-        return LastEntry(self.log.term_at(index), index)
+        return max(LastEntry(self.log.term_at(index), index), self.raft.acknowledged)
 
     def history_reached(self, index: LogIndex, digest: bytes, mark: Offset) -> None:
         """The replica's history up to snapshot point `index` has this digest. Later compactions

@@ -28,7 +28,7 @@ from raftlog.core.ready import ReadState
 from raftlog.core.recovery import is_recovering
 from raftlog.core.state import Part
 from raftlog.core.transfer import Transfer
-from raftlog.core.types import GroupId, LogIndex, NodeId, RaftTiming, Span, Term
+from raftlog.core.types import NO_TERM, GroupId, LogIndex, NodeId, RaftTiming, Span, Term
 from raftlog.errors import ChangeUnderWay, MemberBehind, TransferRefused
 
 
@@ -283,7 +283,7 @@ class Leadership(Part):
         return progress.contact_ticks < self._timing.election_ticks_min
 
     def heartbeats(
-        self, commit_index: LogIndex, *, all_committed: LogIndex | None
+        self, log: LogView, commit_index: LogIndex, *, all_committed: LogIndex | None
     ) -> list[Heartbeat]:
         """One to each follower; the clock restarts.
 
@@ -295,13 +295,16 @@ class Leadership(Part):
         quiesce_round = self._quiesce_round(all_committed)
         if self.lease.wants_rounds:
             self.lease.sent(self.reads.start_empty())
+        known = {node: min(commit_index, each.match_index) for node, each in self.followers.items()}
+        told = {node: LogIndex(at if at >= log.base_index else 0) for node, at in known.items()}
         return [
             Heartbeat(
                 group=self._group,
                 sender=self._node,
                 to=node,
                 term=self._term,
-                commit_index=LogIndex(min(commit_index, each.match_index)),
+                commit_index=told[node],
+                commit_term=log.term_at(told[node]) if told[node] else NO_TERM,
                 read_round=self.reads.latest,
                 quiesce_round=quiesce_round if each.match_index >= commit_index else 0,
                 recovered=each.recovered,

@@ -48,6 +48,7 @@ from raftlog.core.timer import ElectionTimer, Random
 from raftlog.core.types import (
     EMPTY_PAYLOAD,
     NO_INDEX,
+    NO_LAST,
     NO_NODE,
     Entry,
     EntryKind,
@@ -68,7 +69,7 @@ class Member(Part):
     """The state of a member, and its conduct. Mutable; `Raft` is the way to it."""
 
     __slots__ = (
-        "_disk_keeps_up", "_lost_to", "_may_lead", "_outbox", "_timing", "_waits",
+        "_disk_keeps_up", "_may_lead", "_outbox", "_timing", "_waits", "acknowledged",
         "commit_index", "durable_index", "group", "last_applied", "leader", "leadership", "log",
         "memberships", "node", "quiesced", "recovery", "role", "tally", "term", "timer", "vote",
     )  # fmt: skip
@@ -124,9 +125,10 @@ class Member(Part):
         self._may_lead = True
         self._waits = False
         """Should others lead, if they can?"""
-        self._lost_to = NO_INDEX if lost is None or self.recovering else lost.since
-        """Up to here a leader, or the hard state, says that this member acknowledged; its log may
-        be shorter. By what is left of it others may have decided, or this member alone."""
+        known = NO_INDEX if lost is None or self.recovering else lost.since
+        self.acknowledged = LastEntry(self.term, known) if known else NO_LAST
+        """A leader, or the hard state, says that this member acknowledged as much; its log may be
+        less up to date. By what is left of it others may have decided, or this member alone."""
         memberships.persisted(log.last_index)
         self.tally: election.VoteTally | None = None
         self.leadership: Leadership | None = None
@@ -151,7 +153,7 @@ class Member(Part):
     def incomplete(self) -> bool:
         """Did this member acknowledge more than its log holds, as a leader or its hard state says?
         Then it gives no vote."""
-        return self.log.last_index < self._lost_to
+        return self.log.last_entry < self.acknowledged
 
     @property
     def recovering(self) -> bool:
@@ -180,7 +182,7 @@ class Member(Part):
         a higher term deposes sends none: it tries itself after a timeout, and that wakes them.)
         """
         messages = self._outbox.messages
-        messages.extend(leadership.heartbeats(self.commit_index, all_committed=None))
+        messages.extend(leadership.heartbeats(self.log, self.commit_index, all_committed=None))
         if (handed_over := leadership.hand_over()) is not None:
             messages.append(handed_over)
         self.quiesced = False
@@ -283,9 +285,8 @@ class Member(Part):
 
     @property
     def _withholds_vote(self) -> bool:
-        """May a leader hold a lease that this member granted, or does the log here lack what this
-        member acknowledged?"""
-        return self.timer.withheld_ticks > 0 or self.incomplete
+        """May a leader hold a lease that this member granted?"""
+        return self.timer.withheld_ticks > 0
 
     def _would_lead(self) -> bool:
         """May this member campaign at all, and may its election be needed?"""
@@ -304,7 +305,8 @@ class Member(Part):
     def _last_for_votes(self) -> LastEntry | None:
         """How up to date a candidate must be; None: no log suffices. A member that nothing has
         named yet may have had another log before, and does not vote."""
-        return self.recovery.last_for_votes(self.log) if self.membership.voters else None
+        votes = bool(self.membership.voters) and not self.incomplete
+        return self.recovery.last_for_votes(self.log) if votes else None
 
     # ------------------------------------------------------------ elections
 
@@ -397,17 +399,19 @@ class Member(Part):
         self.memberships.grown(entries)
 
     def _on_heartbeat(self, heartbeat: Heartbeat) -> None:
-        """Raises `AcknowledgedEntriesLost`, once it has answered, if our log is shorter than what
-        the leader says that we acknowledged."""
+        """Raises `AcknowledgedEntriesLost`, once it has answered, if our log lacks what the leader
+        says that we acknowledged."""
         quiesce_round, lost = 0, False
         if heartbeat.term == self.term:
             self._follow(heartbeat.sender)
             if self.recovering and heartbeat.recovered == self.recovery.number:
                 self.recovery.end()
-            if heartbeat.commit_index <= self.log.last_index:
+            if replication.previous_entry_matches(
+                self.log, prev_index=heartbeat.commit_index, prev_term=heartbeat.commit_term
+            ):
                 self._learn_commit_index(heartbeat.commit_index)
-            else:  # while we recover it may not have heard yet that we know of the loss
-                lost = not self.recovering
+            else:
+                lost = self.recovery.is_news(heartbeat.commit_index)
             # Its whole log must be here, durable, and known to be committed.
             ends = {self.commit_index, self.durable_index, self.log.last_index}
             settled = ends == {heartbeat.commit_index} and not self.recovering
@@ -415,7 +419,7 @@ class Member(Part):
                 self.quiesced = True
                 quiesce_round = heartbeat.quiesce_round
         if lost:
-            self._lost_unnoticed(heartbeat.commit_index)
+            self._lost_unnoticed(LastEntry(heartbeat.term, heartbeat.commit_index))
         answer = heartbeat.reply(
             self.term,
             last_index=self.log.last_index,
@@ -439,11 +443,13 @@ class Member(Part):
         assert commit_index <= self.log.last_index, "what is vouched for is here"
         self.commit_index = max(self.commit_index, commit_index)
 
-    def _lost_unnoticed(self, to: LogIndex) -> None:
-        """We acknowledged entries up to here that our log lacks. Our vote could elect a leader that
-        lacks them as well, so we give none and do not campaign until our log reaches that far."""
-        self._lost_to = max(self._lost_to, to)
-        self.recovery.pass_over()
+    def _lost_unnoticed(self, acknowledged: LastEntry) -> None:
+        """Our log lacks what we acknowledged. Our vote could elect a leader that lacks it as well,
+        so we give none and do not campaign until our log is as up to date: all that was committed
+        comes before what a leader of that term, or a later one, has written so far."""
+        self.acknowledged = max(self.acknowledged, acknowledged)
+        if not self.recovering:
+            self.recovery.pass_over()
 
     # ------------------------------------------------------------ a leader's side
 
@@ -518,7 +524,9 @@ class Member(Part):
             self._outbox.reads.extend(leadership.reads.confirm(leadership.agreed_round()))
         if leadership.heartbeat_due:
             all_committed = self._all_committed()
-            messages.extend(leadership.heartbeats(self.commit_index, all_committed=all_committed))
+            messages.extend(
+                leadership.heartbeats(self.log, self.commit_index, all_committed=all_committed)
+            )
             self.quiesced = leadership.all_agreed()
         messages.extend(leadership.requests(self.log, self.commit_index))
         if leadership.transfer_goes_on():

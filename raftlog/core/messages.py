@@ -9,7 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raftlog.core.types import NO_INDEX, Entry, GroupId, LogIndex, NodeId, Payload, Span, Term
+from raftlog.core.types import (
+    NO_INDEX,
+    NO_TERM,
+    Entry,
+    GroupId,
+    LogIndex,
+    NodeId,
+    Payload,
+    Span,
+    Term,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +177,7 @@ class AppendReply:
 class Heartbeat:
     """A row of the frame a leader's node sends to another node for all its groups.
 
-    `commit_index` never exceeds what the receiver is known to hold. `read_round` numbers the
+    `commit_index` never exceeds what the receiver was heard to hold. `read_round` numbers the
     leader's latest round of linearizable reads (0: none asked).
     """
 
@@ -194,6 +204,9 @@ class Heartbeat:
     history_disputed: bool = False
     recovered: int = 0
     """The recovery of the receiver that ends with this; 0: none (`raftlog.core.recovery`)."""
+    commit_term: Term = NO_TERM
+    """Of the entry at `commit_index`. A log whose entry there has another one is not the log that
+    the receiver was heard to hold, such as an older copy of it."""
 
     def reply(
         self,

@@ -36,6 +36,7 @@ from raftlog.core.types import (
     NO_NODE,
     EntryKind,
     HardState,
+    LastEntry,
     LogIndex,
     NodeId,
     Payload,
@@ -176,8 +177,8 @@ class Raft(Member):
 
         Raises `PeerProtocolViolation` for one that no honest peer sends: then nothing has changed.
         Raises `AcknowledgedEntriesLost` if this member's disk has, or the leader lies: it neither
-        votes nor campaigns until its log is as long again, and asks the leader for the rest. There
-        may be something to do, as after any message.
+        votes nor campaigns until its log is as up to date again, and asks the leader for the rest.
+        There may be something to do, as after any message.
         """
         assert message.group == self.group, "a message for another group"
         assert message.to == self.node, "a message for another member"
@@ -422,6 +423,10 @@ class Raft(Member):
         """
         if self.leadership is not None:
             self.leadership.snapshot_reported(node, installed=installed)
+
+    def note_acknowledged(self, last: LastEntry) -> None:
+        """The member that this one takes the place of in its process had acknowledged as much."""
+        self.acknowledged = max(self.acknowledged, last)
 
     def note_disk(self, *, keeps_up: bool) -> None:
         """Whether this member's disk writes in time. One that is slow lets others lead.

@@ -79,6 +79,11 @@ class Recovery(Part):
         if LastEntry(log.term_at(durable_index), durable_index) >= self.lost:
             self.end()
 
+    def is_news(self, lost_to: LogIndex) -> bool:
+        """A leader was heard to say that this member has lost this entry: is that not known yet?
+        The leader may not have heard of the recovery."""
+        return not self.lasts or (self.lost is not None and lost_to > self.lost.index)
+
     def pass_over(self) -> None:
         """The log lacks what was acknowledged, and its end is taken for sound: the leader is to
         forget what this member said before."""

@@ -38,6 +38,7 @@ Offset = NewType("Offset", int)
 NO_NODE = NodeId(0)
 CONTROLLER_GROUP = GroupId(0)
 NO_INDEX = LogIndex(0)
+NO_TERM = Term(0)
 FIRST_OFFSET = Offset(0)
 
 COUNT_MAX = 1 << 61
@@ -104,6 +105,9 @@ class LastEntry:
 
     term: Term
     index: LogIndex
+
+
+NO_LAST = LastEntry(NO_TERM, NO_INDEX)
 
 
 class VotersAt(NamedTuple):

@@ -259,15 +259,20 @@ def _conflict_with_committed(
 
 
 def _problem_of_heartbeat(heartbeat: Heartbeat, member: Receiver) -> str | None:
-    # A commit_index above the log's end is not refused here: a leader never sends more than this
-    # member acknowledged, so the disk here has lost it, or the sender lies
-    # (`AcknowledgedEntriesLost`).
-    return _out_of_range(
-        term=heartbeat.term,
-        commit_index=heartbeat.commit_index,
-        read_round=heartbeat.read_round,
-        quiesce_round=heartbeat.quiesce_round,
-    ) or _problem_of_leader(heartbeat, member)
+    # An entry that the log lacks is not refused here: a leader never sends more than this member
+    # acknowledged, so the disk here has lost it, or the sender lies (`AcknowledgedEntriesLost`).
+    at = (heartbeat.commit_index, heartbeat.commit_term)
+    return (
+        _out_of_range(
+            term=heartbeat.term,
+            commit_index=heartbeat.commit_index,
+            commit_term=heartbeat.commit_term,
+            read_round=heartbeat.read_round,
+            quiesce_round=heartbeat.quiesce_round,
+        )
+        or _problem_of_position("the committed entry", *at, heartbeat.term)
+        or _problem_of_leader(heartbeat, member)
+    )
 
 
 def _problem_of_append_reply(

@@ -124,10 +124,10 @@ class CorruptFile(DataLoss):
 
 @dataclass(kw_only=True, eq=False)
 class AcknowledgedEntriesLost(DataLoss):
-    """Node `peer`, which leads, tells that entry `committed`, which this node acknowledged, is
-    committed; the log here ends at `last`. This node gives no vote in the group until its log is as
-    long again: its vote could elect a leader without that entry. No caller gets this: the node
-    logs it."""
+    """Node `peer`, which leads, says that entry `committed`, which this node acknowledged, is
+    committed; the log here ends at `last`, and lacks that entry. This node gives no vote in the
+    group until its log is as up to date again: its vote could elect a leader without that entry. No
+    caller gets this: the node logs it."""
 
     what: str = ""
     group: int
@@ -136,9 +136,9 @@ class AcknowledgedEntriesLost(DataLoss):
     committed: int
 
     cause_text = (
-        "This node's log of group {group} ends at entry {last}, but node {peer} says that entry "
-        "{committed} is committed, and that this node had acknowledged it. The data folder is an "
-        "older copy, its disk lost what it had reported as synced, or node {peer} lies."
+        "This node's log of group {group} ends at entry {last}, and lacks entry {committed}. Node "
+        "{peer} says that it is committed, and that this node had acknowledged it. The data folder "
+        "is an older copy, its disk lost what it had reported as synced, or node {peer} lies."
     )
     remedy_text = (
         "If the folder is an older copy, stop this node; the others continue. Put back only the "

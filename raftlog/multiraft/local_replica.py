@@ -528,6 +528,7 @@ class LocalReplica:
         reads, self._reads = self._reads, {}
         for reply in reads.values():
             reply(NoQuorum(what="a read"))
+        replica.raft.note_acknowledged(self.raft.acknowledged)
         self.replica, self.raft, self.image = replica, replica.raft, image
         self.outvoted = outvoted
         self.point_proposed = self.rules_proposed = None

@@ -57,6 +57,7 @@ def claims(group: GroupId, to: NodeId, term: int) -> list[PeerMessage]:
             to=to,
             term=Term(term),
             commit_index=LogIndex(commit_index),
+            commit_term=Term(min(commit_index, term)),
             read_round=0,
             quiesce_round=0,
         )

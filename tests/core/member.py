@@ -439,15 +439,21 @@ def heartbeat(
     *,
     term: int,
     commit_index: int = 0,
+    commit_term: int | None = None,
     read_round: int = 0,
     quiesce_round: int = 0,
 ):
+    """`commit_term`: without it that of the receiver's entry, or else of the heartbeat."""
+    if commit_term is None:
+        held = commit_index <= to.raft.log.last_index
+        commit_term = min(to.raft.log.term_at(commit_index) if held else term, term)
     return Heartbeat(
         group=GROUP,
         sender=NodeId(sender),
         to=to.node,
         term=Term(term),
         commit_index=LogIndex(commit_index),
+        commit_term=Term(commit_term),
         read_round=read_round,
         quiesce_round=quiesce_round,
     )

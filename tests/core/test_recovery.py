@@ -480,3 +480,78 @@ def test_a_leader_that_stays_sends_again_what_was_lost_unnoticed(earlier_losses:
     network.tick(2 * TIMING.heartbeat_ticks)
     assert network.leader is leader
     assert network[2].raft.commit_index == leader.raft.commit_index == 4
+
+
+@pytest.mark.parametrize(("ghosts", "later"), [(1, 5), (3, 2), (3, 3), (8, 0), (8, 4), (8, 8)])
+def test_an_older_log_that_ends_otherwise_is_taken_for_no_other(ghosts: int, later: int) -> None:
+    """It has entries that were never committed, where others were committed since."""
+    network = Network.of(3)
+    former = network.elect(2)
+    former.propose("before")
+    network.tick(2 * TIMING.heartbeat_ticks)
+    network.isolate(2)
+    for _ in range(ghosts):
+        former.propose("never committed")
+    network.settle()
+    network.crash(2)
+    older = list(former.disk_log)
+    network.heal()
+    leader = network.elect(1)
+    for _ in range(later):
+        leader.propose("committed")
+    network.restart(2)
+    network.tick(20)
+    assert network[2].log == leader.log
+    network.crash(2)
+    former.disk_log[:] = older
+    network.restart(2)
+    for _ in range(20):
+        with suppress(AcknowledgedEntriesLost):
+            network.tick(TIMING.heartbeat_ticks)
+    assert network[2].log == leader.log
+    assert network[2].raft.commit_index == leader.raft.commit_index
+    assert network.leader is leader
+
+
+def told_of_a_loss() -> Member:
+    """Its log ends at entry 1, and a leader of term 1 has said that it acknowledged entry 5."""
+    member = Member(1, terms=[1], term=1)
+    with pytest.raises(AcknowledgedEntriesLost):
+        member.step(heartbeat(member, 2, term=1, commit_index=5))
+    member.settle()
+    member.take()
+    return member
+
+
+def test_an_incomplete_member_votes_for_no_candidate_that_a_leader_names_either() -> None:
+    member = told_of_a_loss()
+    member.step(vote_request(member, 3, term=2, last=(1, 4), transfer=True))
+    assert [reply.granted for reply in member.take(VoteReply)] == [False]
+
+
+def test_a_replica_that_takes_the_place_of_an_incomplete_one_is_incomplete() -> None:
+    member = told_of_a_loss()
+    acknowledged = member.raft.acknowledged
+    member.start()
+    assert not member.raft.incomplete, "what a leader says, which may lie, is not on disk"
+    member.raft.note_acknowledged(acknowledged)
+    assert member.raft.incomplete
+    member.step(append_request(member, 3, term=2, prev=(1, 1), terms=[1, 1, 1, 1, 2]))
+    assert not member.raft.incomplete
+
+
+def test_a_recovering_member_that_acknowledged_more_than_it_knows_of_gives_no_vote() -> None:
+    """An older copy of the log, which is damaged besides."""
+    member = Member(1, terms=[1, 1], term=1)
+    member.lose_log(knows_end=True)
+    member.step(heartbeat(member, 2, term=1, commit_index=2))
+    assert not member.raft.incomplete, "it knows of that"
+    with pytest.raises(AcknowledgedEntriesLost):
+        member.step(heartbeat(member, 2, term=1, commit_index=3))
+    member.settle()
+    assert member.raft.recovering
+    assert member.raft.incomplete
+    member.leader_lost(2, 1)
+    member.take()
+    member.step(vote_request(member, 3, term=2, last=(1, 2)))
+    assert [reply.granted for reply in member.take(VoteReply)] == [False]

@@ -187,7 +187,8 @@ def lives_on(disk: MemoryFileSystem, victim: Victim, after: int) -> Victim:
     disk.crash()
     again = Victim(*started(disk))
     assert not told(again, GroupQuarantined)
-    again.hear(heartbeat(GROUP, TWO, TERM, commit_index=applied))
+    last = again.multiraft.replicas[GROUP].raft.log.term_at(applied)
+    again.hear(heartbeat(GROUP, TWO, TERM, commit_index=applied, commit_term=last))
     again.tick(3)
     assert again.multiraft.replicas[GROUP].replica.applied_index == applied
     return again

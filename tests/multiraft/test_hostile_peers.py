@@ -320,7 +320,8 @@ class Honest:
 
 def claim(to: NodeId, term: int, commit_index: int = 0) -> Heartbeat:
     """Node 3 says that it leads group 1."""
-    return heartbeat(1, THREE, term, to=to, commit_index=LogIndex(commit_index))
+    at = {"commit_index": LogIndex(commit_index), "commit_term": Term(min(commit_index, term))}
+    return heartbeat(1, THREE, term, to=to, **at)
 
 
 def test_terms_that_one_member_is_brought_to_part_it_from_no_other_and_leave_room() -> None:

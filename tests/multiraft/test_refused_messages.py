@@ -135,6 +135,7 @@ def heartbeat(sender: int, *, commit_index: int = 0) -> Heartbeat:
         to=NodeId(1),
         term=Term(1),
         commit_index=LogIndex(commit_index),
+        commit_term=Term(min(commit_index, 1)),
         read_round=0,
         quiesce_round=0,
     )

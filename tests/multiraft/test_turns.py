@@ -143,6 +143,7 @@ class Scene:
                     to=NODES[0],
                     term=Term(1),
                     commit_index=LogIndex(self.entries),
+                    commit_term=Term(1),
                     read_round=0,
                     quiesce_round=0,
                 )

@@ -57,10 +57,9 @@ def hear(node: SimulatedNode, event: MultiRaftEvent) -> None:
         case StateCompared() | HistoryCompared():
             simulator.note(type(event).__name__, node.node, event.group, event.trust.value)
             node.checker.trust_changed(node.node, event)
-        case PeerMessagesRefused(latest=AcknowledgedEntriesLost()) if node.cut:
-            simulator.note("acknowledged entries lost", node.node)
         case PeerMessagesRefused(latest=violation):
-            raise Violation(Promise.PROTOCOL_KEPT, violation.cause)
+            if not (node.cut and isinstance(violation, AcknowledgedEntriesLost)):
+                raise Violation(Promise.PROTOCOL_KEPT, violation.cause)
         case CompactionFailed(cause=cause):
             simulator.note("compaction failed", node.node, cause)
         case ImageInstalled(group=group, index=index):

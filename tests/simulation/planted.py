@@ -15,6 +15,7 @@ from raftlog.comparison import Comparison
 from raftlog.core import election, replication
 from raftlog.core.election import VoteTally
 from raftlog.core.leadership import Leadership
+from raftlog.core.log_view import LogView
 from raftlog.core.messages import AppendReply, AppendRequest, Replicate, VoteReply, VoteRequest
 from raftlog.core.outbox import Outbox
 from raftlog.core.progress import Progress
@@ -226,9 +227,9 @@ def heartbeat_vouches_for_too_much() -> Any:
     """A heartbeat tells commit_index, whether or not the follower's log is known to agree."""
     original = Leadership.heartbeats
 
-    def heartbeats(self: Leadership, commit_index: Any, *, all_committed: Any) -> Any:
-        honest = original(self, commit_index, all_committed=all_committed)
-        return [replace(each, commit_index=commit_index) for each in honest]
+    def heartbeats(self: Leadership, log: LogView, commit_index: Any, **others: Any) -> Any:
+        told = {"commit_index": commit_index, "commit_term": log.term_at(commit_index)}
+        return [replace(each, **told) for each in original(self, log, commit_index, **others)]
 
     return replaced(Leadership, "heartbeats", heartbeats)
 

@@ -171,6 +171,7 @@ def deleted_group_in_a_replay() -> None:
         to=sleeper.node,
         term=raft.term,
         commit_index=LogIndex(raft.commit_index - 1),
+        commit_term=raft.log.term_at(raft.commit_index - 1),
         read_round=0,
         quiesce_round=0,
     )
