@@ -3,16 +3,17 @@ but it votes, if it knows where that log ended."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 
 import pytest
 
 from raftlog.core.membership import Membership
-from raftlog.core.messages import AppendReply, Heartbeat, HeartbeatReply, VoteReply
+from raftlog.core.messages import AppendReply, Heartbeat, HeartbeatReply, RaftMessage, VoteReply
 from raftlog.core.ready import Role
 from raftlog.core.recovery import begun, is_recovering, next_recovery
-from raftlog.core.types import HardState, LastEntry, LogIndex, NodeId, Term
+from raftlog.core.types import Entry, HardState, LastEntry, LogIndex, NodeId, Term
 from raftlog.errors import AcknowledgedEntriesLost
 from tests.core.member import (
     NOBODY_DECIDES,
@@ -353,18 +354,27 @@ def others_have_all(network: Network, node: int) -> bool:
     return any(end >= most for holder, end in ends.items() if holder != node)
 
 
-@pytest.mark.parametrize(
-    "seed",
-    [
-        *range(5),
-        *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(5, 60)),
-        *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(60, 500)),
-    ],
-)
-def test_whoever_loses_what_log_when_nothing_committed_is_lost(seed: int) -> None:
-    """The checks are the network's: election safety, leader completeness, log matching."""
-    random = Random(seed)
-    network = Network.of(3, seed=seed)
+class Unnoticed(Network):
+    """Members go on after they were told that they have lost what they acknowledged."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(Network.of(3, seed=seed).members.values())
+
+    def deliver(self, message: RaftMessage) -> None:
+        with suppress(AcknowledgedEntriesLost):
+            super().deliver(message)
+
+
+SEEDS = [
+    *range(5),
+    *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(5, 60)),
+    *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(60, 500)),
+]
+
+
+def endure(network: Network, random: Random, lose: Callable[[Member], object]) -> None:
+    """Writes, cuts and crashes, with logs lost by some of these. The checks are the network's:
+    election safety, leader completeness, log matching."""
     for _ in range(120):
         node = random.randint(1, 3)
         match random.choice(["tick", "tick", "tick", "tick", "propose", "lose", "crash", "cut"]):
@@ -375,8 +385,8 @@ def test_whoever_loses_what_log_when_nothing_committed_is_lost(seed: int) -> Non
             case "lose" | "crash" as what:
                 if node not in network.down:
                     network.crash(node)
-                    if what == "lose" and others_have_all(network, node):
-                        network[node].lose_log(knows_end=True)
+                    if what == "lose":
+                        lose(network[node])
                     network.restart(node)
             case "cut":
                 network.heal() if random.random() < 0.5 else network.isolate(node)
@@ -388,6 +398,38 @@ def test_whoever_loses_what_log_when_nothing_committed_is_lost(seed: int) -> Non
         return network.leader is not None and len(logs) == 1 and not recovering
 
     network.tick_until(settled)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_whoever_loses_what_log_when_nothing_committed_is_lost(seed: int) -> None:
+    network = Network.of(3, seed=seed)
+
+    def lose(member: Member) -> None:
+        if others_have_all(network, member.node):
+            member.lose_log(knows_end=True)
+
+    endure(network, Random(seed), lose)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_whoever_has_an_older_log_while_the_others_hold_all_nothing_committed_is_lost(
+    seed: int,
+) -> None:
+    """Nothing shows the member that its log was cut, or is an older copy: of one that was longer,
+    it may be, and had entries that were never committed."""
+    network, random = Unnoticed(seed), Random(seed)
+    copies: dict[int, list[Entry]] = {}
+
+    def lose(member: Member) -> None:
+        older = copies.pop(member.node, None)
+        copies[member.node] = list(member.disk_log)
+        others = [each for node, each in network.members.items() if node != member.node]
+        known = [log_of(each.disk_log).last_entry for each in others]
+        if min(known) >= max(*known, log_of(member.disk_log).last_entry):
+            cut = member.disk_log[: random.randint(0, len(member.disk_log))]
+            member.disk_log[:] = older if older is not None and random.random() < 0.5 else cut
+
+    endure(network, random, lose)
 
 
 def test_what_a_member_held_before_it_counted_is_committed_as_soon_as_it_counts() -> None:
