@@ -52,6 +52,9 @@ that it was not written is sent again."""
 _ENTRY_BYTES_SAFE = 64 * 1024
 """Every node takes entries of this size: the least that `server.entry_bytes_max` may be."""
 
+_SHOWN_CHARACTERS = 200
+"""An error names no more rows that are too large when it is as long as that."""
+
 _ADVICE_ON_COLUMNS = (
     "A producer keeps the columns that its topic had when it was made. If they were altered since, "
     "make a new producer."
@@ -445,7 +448,8 @@ class Producer:
         self._left_out += self._counts.pop()
         self._sent -= 1
         if isinstance(self._failed, TooLarge):
-            self._failed.what += f" like row {row},"
+            if len(self._failed.what) < _SHOWN_CHARACTERS:
+                self._failed.what += f" like row {row},"
         else:
             of = "the producer" if self._call_from is None else "this call"
             error.what = f"Row {row} of {of}, counted from 0,"
