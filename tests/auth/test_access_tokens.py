@@ -350,6 +350,7 @@ def fetch_threads() -> int:
     )
 
 
+@pytest.mark.slow
 def test_a_provider_that_drips_keeps_one_thread_at_a_time_which_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,6 +54,7 @@ def test_the_hour_of_a_tokens_last_use_is_kept(tmp_path: Path) -> None:
     assert idle not in read_uses(uses_file(file))
 
 
+@pytest.mark.slow
 def test_the_use_of_a_token_that_was_removed_goes_with_it(tmp_path: Path) -> None:
     file = tmp_path / "tokens.json"
     tokens = [add_token(file, name, (), None, NOW) for name in ("etl", "ada")]

@@ -123,6 +123,7 @@ def test_a_removal_tells_what_it_does(cluster: MembersScene, raftlog: Raftlog) -
     assert told[3:] == ["node 3 is removed"]
 
 
+@pytest.mark.slow
 def test_a_drain_tells_what_it_waits_for(cluster: MembersScene, raftlog: Raftlog) -> None:
     told = raftlog("drain", 1, "--timeout-s", 1, code=ExitCode.UNAVAILABLE).err
     assert told.splitlines()[0] == "node 1 still leads 1 groups"

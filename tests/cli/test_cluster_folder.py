@@ -200,6 +200,7 @@ def test_a_symbolic_link_in_the_place_of_a_pid_file_is_not_followed(tmp_path: Pa
     assert precious.read_text() == "precious"
 
 
+@pytest.mark.slow
 def test_down_stops_exactly_what_runs(tmp_path: Path) -> None:
     cluster = recorded(tmp_path / "c")
     with holder(cluster.pid_file(1)) as stopped, holder(tmp_path / "elsewhere") as untouched:

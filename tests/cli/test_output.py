@@ -69,6 +69,7 @@ def test_json_is_one_line_a_document(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out == '{"text": "zwei\\nZeilen"}\n'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["docs", "KAFKA"], ["--help"], ["--version"]])
 def test_output_that_cannot_be_written_ends_a_verb_with_one_error(words: list[str]) -> None:
     with open("/dev/full", "w") as full:

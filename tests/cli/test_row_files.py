@@ -452,6 +452,7 @@ def test_a_json_line_that_is_refused_is_named(line: bytes, part: str) -> None:
 KEYS = [f'"k{number}": 1' for number in range(50_000)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "line"),
     [
@@ -473,6 +474,7 @@ def test_json_of_far_more_columns_than_a_topic_may_have_is_rejected_unread(
         rows(text.encode(), InputFormat.JSON, pa.schema([("id", pa.int64())]))
 
 
+@pytest.mark.slow
 def test_json_lines_that_lack_most_of_many_columns_are_read_a_few_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -498,6 +500,7 @@ def test_parquet_of_more_columns_than_a_topic_may_have_is_rejected_unread() -> N
         rows(sink.getvalue(), InputFormat.PARQUET)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["text", "list", "map", "struct", "fixed"])
 def test_a_small_parquet_file_whose_values_take_gigabytes_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
@@ -531,6 +534,7 @@ def test_a_small_parquet_file_whose_values_take_gigabytes_is_rejected(
     assert measured.max_memory() < 64 << 20
 
 
+@pytest.mark.slow
 def test_parquet_is_read_in_steps_as_it_is(tmp_path: Path) -> None:
     """With values of every length, also some that are decoded a few at a time."""
     count = 3_000

@@ -64,6 +64,7 @@ def test_who_waits_for_records_is_told_by_another_replica_while_observers_are_be
     assert asked == ["observer", "voter"]
 
 
+@pytest.mark.slow
 def test_observers_that_take_longer_to_say_so_than_it_is_remembered_are_not_asked_in_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

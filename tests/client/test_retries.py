@@ -168,6 +168,7 @@ def test_a_node_that_stops_is_not_asked_again_while_there_are_others() -> None:
     assert len(asked) == 1
 
 
+@pytest.mark.slow
 def test_without_a_leader_the_error_names_each_node_that_rejected_the_call() -> None:
     errors = {number: NotLeader(group=GROUP, node=number, what="topic 't'") for number in (1, 2)}
     with (

@@ -115,6 +115,7 @@ def test_a_query_that_has_only_its_id_has_not_begun(tmp_path):
     assert (found.exists, found.last, found.next_batch, found.damages) == (True, None, 0, ())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("location", ["nonsense://host/folder", "s3://", "{}/offsets/0"])
 def test_a_place_that_cannot_be_read_is_an_error_that_names_it(folder, location):
     with pytest.raises(InvalidOption, match="which cannot be read"):
@@ -217,6 +218,7 @@ def test_files_that_were_never_finished_and_foreign_ones_are_passed_over(folder)
     assert (found.next_batch, found.damages) == (3, ())
 
 
+@pytest.mark.slow
 def test_reading_a_checkpoint_needs_no_spark():
     program = (
         "import sys; import raftlog.cli.main, raftlog.spark.doctor as d\n"

@@ -52,6 +52,7 @@ NOT_IN_WORKERS = (
 """What a worker that reads and writes does not need, and would import in every new process."""
 
 
+@pytest.mark.slow
 def test_a_worker_of_spark_imports_nothing_heavy_that_it_does_not_need():
     code = (
         "import sys, pyspark.worker, pyspark_raftlog\n"

@@ -59,6 +59,7 @@ def test_members_that_rest_send_nothing_and_wake_for_a_write_and_a_death() -> No
     assert output in blocks(PAGE, "")
 
 
+@pytest.mark.slow
 def test_every_command_of_the_page_runs_as_printed_and_prints_the_next_block() -> None:
     """The commands name the interpreter that `make test-fast` makes."""
     text = PAGE.read_text(encoding="utf-8")

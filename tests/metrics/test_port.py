@@ -80,6 +80,7 @@ def test_a_scrape_gets_the_metrics_and_nothing_else_is_there(host: str) -> None:
             assert asked(listen, path, method=method) == (404, "")
 
 
+@pytest.mark.slow
 def test_a_node_that_starts_again_is_scraped_where_it_was() -> None:
     """What is left of the connections that it closed keeps the port from nobody."""
     with answering(MetricsSettings()) as listen:
@@ -90,6 +91,7 @@ def test_a_node_that_starts_again_is_scraped_where_it_was() -> None:
     again.stop()
 
 
+@pytest.mark.slow
 def test_with_a_token_only_who_presents_it_gets_metrics(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +147,7 @@ def test_certificate_and_token_are_replaced_while_it_answers(
     assert [problem.split("'")[1] for problem in problems] == ["metrics.cert_file", "metrics.token"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encrypted", [False, True])
 def test_connections_without_a_whole_request_end_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encrypted: bool
@@ -195,6 +198,7 @@ def test_connections_that_wait_take_a_small_part_of_the_open_files(
         assert metrics_port._waiting_max() == most
 
 
+@pytest.mark.slow
 def test_more_connections_than_may_wait_close_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_port, "_REQUEST_S", 10 * PATIENCE_S)
     with answering(MetricsSettings()) as listen, ExitStack() as opened:

@@ -277,6 +277,7 @@ def test_a_rejected_call_does_not_keep_its_metadata(metadata: tuple[tuple[str, s
         gc.enable()
 
 
+@pytest.mark.slow
 def test_a_call_that_waits_for_a_provider_does_not_keep_its_metadata() -> None:
     async def run(address: str) -> None:
         settings = of_provider(f"https://{address}/keys")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from structlog.testing import capture_logs
 
 from raftlog.chaos.cluster import PATIENCE_S
@@ -24,6 +25,7 @@ structlog.get_logger("node").warning("group opened", group=7, **json.loads(sys.s
 """
 
 
+@pytest.mark.slow
 def test_a_secret_in_a_value_is_not_logged_and_the_rest_is() -> None:
     given = {"topic": TOKEN, "cause": f"{TOKEN}: {KEY}", "half": KEY[:40], "peer": "ipv4:1"}
     ran = subprocess.run(

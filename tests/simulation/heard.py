@@ -101,12 +101,11 @@ def hear(node: SimulatedNode, event: MultiRaftEvent) -> None:
             | DamageFound(cause=cause)
             | DamageNotHealable(cause=cause)
             | DamageHealed(what=cause)
+            | ReserveUnusable(cause=cause)
         ):
             raise Violation(Promise.SYNCED_STAYS, cause)
         case TornTailTruncated():
             simulator.counts["torn tail of a log truncated"] += 1
-        case ReserveUnusable(cause=cause):
-            raise Violation(Promise.SYNCED_STAYS, cause)
         case DiskChanged(keeps_up=keeps_up, full=full):
             simulator.note("disk", node.node, keeps_up, full is not None)
             simulator.counts["nodes that let others lead for their disk"] += not keeps_up

@@ -123,6 +123,7 @@ def test_two_of_three_that_start_with_damaged_logs_are_filled_again_from_the_thi
             assert cluster.rows(node) == cluster.rows(VOTERS[0])
 
 
+@pytest.mark.slow
 def test_a_log_cut_under_a_leader_that_stays_is_sent_again() -> None:
     cluster = DamagedCluster(1)
     leader, node, third = leader_and_followers(cluster)

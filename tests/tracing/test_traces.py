@@ -39,6 +39,7 @@ def of_entry(index: int, term: int = 2, group: int = 3) -> TracedEntry:
     return TracedEntry(GroupId(group), LogIndex(index), Term(term), "00-a-b-01")
 
 
+@pytest.mark.slow
 def test_without_traces_nothing_of_opentelemetry_is_loaded() -> None:
     program = (
         "import sys, raftlog, raftlog.server.main, raftlog.client.connection\n"
