@@ -171,6 +171,13 @@ def _dotted(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
+def uncounted_parses(text: str, tree: ast.Module) -> Iterator[str]:
+    """A few bytes of another process can become very many objects."""
+    for node in _nodes(tree, ast.Attribute):
+        if node.attr in ("FromString", "ParseFromString", "MergeFromString"):
+            yield f"line {node.lineno} uses {node.attr}, not raftlog.wire.codec_fields.parse"
+
+
 def left_to_do(text: str, tree: ast.Module) -> Iterator[str]:
     if LEFT_TO_DO.search(text) is None and not _speaks_of_others(text):
         return
@@ -368,6 +375,8 @@ MEASURING = ("tests/bench/", "tests/mutants/", "tests/explorer/")
 """Tools that measure, or that people run by themselves. Tests of Spark have more patience: each
 starts a Java machine."""
 OUTPUT = "raftlog/cli/output.py"
+PARSERS = ("raftlog/wire/codec_fields.py", "raftlog/wire/codec_peers.py")
+"""The second one parses a frame's messages one by one, each within a bound of its bytes."""
 EVERYWHERE: tuple[Check, ...] = (
     long_lines, long_files, long_functions, blind_excepts, banned_calls, left_to_do,
     hidden_methods,
@@ -396,6 +405,8 @@ def broken_habits(file: str) -> list[str]:
         checks += (counted_elections,) if file.startswith("tests/cluster/") else ()
     if file.startswith("raftlog/cli/") and file != OUTPUT:
         checks += (raw_output,)
+    if file.startswith("raftlog/") and file not in PARSERS:
+        checks += (uncounted_parses,)
     if file.startswith(ROOMS_WITH_SETTINGS):
         checks += (unexplained_bounds,)
     if not file.startswith(("tests/", "connector/")) and file != READER_OF_GROUPS:
@@ -430,6 +441,7 @@ def test_no_module_is_named_after_nothing() -> None:
         (unquoted_words, "f'`raftlog topic describe {topic.name}`'\n"),
         (unquoted_words, "f'see: raftlog --servers {servers} lag'\n"),
         (unquoted_words, "remedy_text = 'See `raftlog writers list {topic}`.'\n"),
+        (uncounted_parses, "message = pb.Command.FromString(data)\n"),
         (left_to_do, "x = 1  # TO" + "DO later\n"),
         (left_to_do, "x = 1\n# asked Copil" + "ot\n"),
         (bare_commits, "class A:\n    def commit(self):\n        pass\n"),

@@ -19,6 +19,9 @@ from raftlog.core.types import Entry, EntryKind, LogIndex, NodeId, Payload, Vote
 _NUMBER_MAX = 2**63 - 1
 """The largest id and generation in a log: what messages and snapshots hold."""
 
+_BYTES_MAX = 64 * 1024
+"""Of a membership in a log. One of 3,000 members with the longest ids has 63,000."""
+
 
 def problem_of_members(
     voters: Sequence[int], outgoing: Sequence[int], learners: Sequence[int]
@@ -116,6 +119,8 @@ def encode_membership(membership: Membership) -> Payload:
 
 def decode_membership(command: bytes) -> Membership:
     """What `encode_membership` wrote. Raises `ValueError` for anything else."""
+    if len(command) > _BYTES_MAX:
+        raise ValueError(f"it has {len(command)} bytes; {_BYTES_MAX} are allowed")
     try:
         found = json.loads(command)
     except RecursionError:

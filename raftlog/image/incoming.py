@@ -12,7 +12,7 @@ from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from raftlog.core.types import COUNT_MAX, FIRST_OFFSET, GroupId
+from raftlog.core.types import FIRST_OFFSET, GroupId
 from raftlog.errors import CorruptFile, FormatUnsupported, LogFromNewerVersion
 from raftlog.image.history_file import HistoryFile
 from raftlog.image.machine import NO_PROGRESS, Restored, restored
@@ -205,7 +205,7 @@ class Incoming:
         match info:
             case SnapshotInfo():
                 state = read_snapshot(fs, folder, group, info, prefix=prefix)
-                found = restored(self._info, info, state, counted_max=COUNT_MAX)
+                found = restored(self._info, info, state, received=True)
                 self._check_state(info, found)
             case StagesInfo():
                 stages = StagesFile(fs, folder, group, info, prefix=prefix)

@@ -14,7 +14,6 @@ from raftlog.machines.contract import StateMachine
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.group_info import ControllerInfo, GroupInfo, KvInfo
 from raftlog.machines.kv import KvMachine
-from raftlog.machines.limits import INTEGER_MAX
 from raftlog.machines.outcomes import Outcome
 from raftlog.machines.state import ControllerState, KvState, TopicState
 from raftlog.machines.topic import TopicMachine
@@ -61,15 +60,16 @@ def progress(machine: Machine, membership: MembershipAt | None) -> Mapping[str, 
 
 
 def restored(
-    info: GroupInfo, snapshot: SnapshotInfo, state: bytes, *, counted_max: int = INTEGER_MAX
+    info: GroupInfo, snapshot: SnapshotInfo, state: bytes, *, received: bool = False
 ) -> Restored:
-    """The group's machine as the snapshot has it, whose state `encode_state` wrote.
+    """The group's machine as the snapshot has it, whose state `encode_state` wrote. `received`:
+    see `decode_state`.
 
     Raises `CorruptFile`, also where the machine cannot have had that state at the snapshot, and
     `LogFromNewerVersion` for rules that this program does not know.
     """
     try:
-        decoded = decode_state(state, counted_max)
+        decoded = decode_state(state, received=received)
     except MalformedRequest as error:
         raise CorruptFile(file=snapshot.name, position=0, problem=error.what) from None
     if (problem := _problem_at(snapshot, decoded)) is not None:

@@ -9,6 +9,7 @@ from raftlog.errors import MalformedRequest, RaftlogError, from_wire
 from raftlog.machines.limits import INTEGER_MAX
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.calls import CALLS, BatchReply, BodyCall, Call, Reply, Request, StreamedCall
+from raftlog.wire.codec_fields import parse
 from raftlog.wire.codec_runs import decode_runs, encode_runs
 from raftlog.wire.codec_texts import ERROR_BYTES_MAX, has_texts, text_check
 from raftlog.wire.codec_values import (
@@ -19,7 +20,7 @@ from raftlog.wire.codec_values import (
     malformed,
 )
 from raftlog.wire.framing import Body, Unreadable, join, split
-from raftlog.wire.mapping import Conversion
+from raftlog.wire.mapping import LIST_VALUES_MAX, Conversion
 from raftlog.wire.runs import Runs
 
 V = TypeVar("V")
@@ -69,7 +70,9 @@ def _decode(
         header, body = split(data, header_bytes_max)
         if body and not may_have_body:
             raise Unreadable(f"{kind.__name__} comes with a body of {len(body)} bytes")
-        message = getattr(pb, kind.__name__).FromString(header)
+        # A reply may have more: all topics with their columns, say.
+        fields_max = LIST_VALUES_MAX if header_bytes_max is not None else len(header)
+        message = parse(getattr(pb, kind.__name__), header, fields_max)
         if kind in _TEXT_CHECKS:
             _TEXT_CHECKS[kind](message)
         return _CONVERSIONS[kind].decode(message), body
@@ -97,7 +100,7 @@ def encode_error(error: RaftlogError) -> bytes:
 def decode_error(data: bytes) -> RaftlogError:
     """The typed error; one of an unknown code becomes `Internal`. Raises `MalformedRequest`."""
     try:
-        message = pb.Error.FromString(data)
+        message = parse(pb.Error, data)
         text_check(message.DESCRIPTOR)(message)
         error = from_wire(message.code, {value.name: value.text for value in message.values})
     except (*UNREADABLE, ValueError) as problem:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from google.protobuf.unknown_fields import UnknownFieldSet
-
 from raftlog.machines.commands import (
     AbortEpoch,
     AddNode,
@@ -41,6 +39,7 @@ from raftlog.machines.commands import (
 from raftlog.machines.kv_commands import DeleteKey, OpenSession, PutKey
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.batch import BatchHeader
+from raftlog.wire.codec_fields import LENGTH_DELIMITED, field, parse
 from raftlog.wire.codec_values import (
     CONVERSIONS,
     UNREADABLE,
@@ -55,6 +54,10 @@ from raftlog.wire.mapping import Conversion
 
 _VERSION = 1
 _VERSION_BYTE = bytes([_VERSION])
+
+COMMAND_BYTES_MAX = 20 * 1024 * 1024
+"""With its batch's header. The longest is a `SetSchema`, whose schema has `SCHEMA_CHARACTERS_MAX`,
+of 4 bytes each, and 5,000 columns."""
 
 _CALL = "log entry"
 """What a `MalformedRequest` names where the bytes came from a log or a peer."""
@@ -83,11 +86,11 @@ def decode_command(data: bytes) -> Command:
         message, name = _parse(data)
         match name:
             case "append":
-                return _get_append(message.append)
+                return _get_append(message)
             case "stage":
-                return _get_stage(message.stage)
+                return _get_stage(message)
             case _:
-                decoded: Command = _KINDS[name].decode(getattr(message, name))
+                decoded: Command = _KINDS[name].decode(message)
                 return decoded
     except UNREADABLE as error:
         raise malformed(_CALL, error) from error
@@ -99,21 +102,26 @@ def decode_batch_header(data: bytes) -> BatchHeader:
         message, name = _parse(data)
         if name not in ("append", "stage"):
             raise Unreadable(f"the command {name} has no batch")
-        return decode_header(pb.BatchHeader.FromString(getattr(message, name).batch_header))
+        return decode_header(parse(pb.BatchHeader, message.batch_header))
     except UNREADABLE as error:
         raise malformed(_CALL, error) from error
 
 
-def _parse(data: bytes) -> tuple[pb.Command, str]:
+def _parse(data: bytes) -> tuple[Any, str]:
+    """The message of the command's own kind, and the kind's name."""
     if data[:1] != _VERSION_BYTE:
         raise Unreadable(f"a command begins with {data[:1].hex() or 'nothing'}, not 01")
-    message = pb.Command.FromString(data[1:])
-    name = message.WhichOneof("command")
-    if name is None:
-        unknown = UnknownFieldSet(message)
-        kind = unknown[0].field_number if len(unknown) else "nothing"
-        raise Unreadable(f"a command of the unknown kind {kind}")
-    return message, name
+    if len(data) > COMMAND_BYTES_MAX:
+        raise Unreadable(f"a command of {len(data)} bytes; {COMMAND_BYTES_MAX} are allowed")
+    if len(data) == 1:
+        raise Unreadable("a command of the unknown kind nothing")
+    tag, start, stop = field(data, 1, len(data))
+    if tag not in _KINDS_BY_TAG:
+        raise Unreadable(f"a command of the unknown kind {tag >> 3}")
+    if stop != len(data):
+        raise Unreadable(f"{len(data) - stop} bytes follow the command")
+    name, kind = _KINDS_BY_TAG[tag]
+    return parse(kind, data[start:stop]), name
 
 
 def _put_append(message: pb.Append, command: Append, header: BatchHeader) -> None:
@@ -197,3 +205,8 @@ _NAMES: dict[type, tuple[str, Conversion[Any]]] = {
     }.items()
 }
 _KINDS: dict[str, Conversion[Any]] = dict(_NAMES.values())
+_KINDS_BY_TAG: dict[int, tuple[str, Any]] = {
+    each.number << 3 | LENGTH_DELIMITED: (each.name, getattr(pb, each.message_type.name))
+    for each in pb.Command.DESCRIPTOR.fields
+    if each.message_type is not None
+}

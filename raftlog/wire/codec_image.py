@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 
 from raftlog.wire import raftlog_pb2 as pb
+from raftlog.wire.codec_fields import parse
 from raftlog.wire.codec_runs import decode_runs, encode_runs
 from raftlog.wire.codec_texts import text_check
 from raftlog.wire.codec_values import UNREADABLE, decode_header, encode_header, malformed
@@ -28,7 +29,7 @@ def encode_description(description: RowGroupDescription) -> bytes:
 def decode_description(data: bytes) -> RowGroupDescription:
     """What `encode_description` was given. Raises `MalformedRequest`."""
     try:
-        message = pb.RowGroupDescription.FromString(data)
+        message = parse(pb.RowGroupDescription, data)
         text_check(message.DESCRIPTOR)(message)
         header = decode_header(message.header)
         return RowGroupDescription(
@@ -44,7 +45,7 @@ def decode_first_timestamp(data: bytes) -> int:
     """That of the first record of a row group, in microseconds since 1970 UTC, of what
     `encode_description` has made. Its runs are not looked at. Raises `MalformedRequest`."""
     try:
-        steps = pb.RowGroupDescription.FromString(data).runs.timestamp_steps
+        steps = parse(pb.RowGroupDescription, data).runs.timestamp_steps
     except UNREADABLE as error:
         raise malformed(_CALL, error) from error
     return next(iter(steps), 0)
@@ -65,7 +66,8 @@ def encode_footer(footer: HistoryFooter) -> bytes:
 def decode_footer(data: bytes) -> HistoryFooter:
     """What `encode_footer` was given, with columns of equal length. Raises `MalformedRequest`."""
     try:
-        message = pb.HistoryFooter.FromString(data)
+        # It has numbers only, which take 16 bytes each.
+        message = parse(pb.HistoryFooter, data, len(data))
         footer = HistoryFooter(
             record_counts=array("q", message.record_counts),
             record_bytes=array("q", message.record_bytes),

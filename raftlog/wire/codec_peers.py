@@ -33,6 +33,7 @@ from raftlog.core.messages import (
 )
 from raftlog.core.types import Entry, EntryKind, LogIndex, NodeId, Payload, Term
 from raftlog.wire import raftlog_pb2 as pb
+from raftlog.wire.codec_fields import LENGTH_DELIMITED, field, parse
 from raftlog.wire.codec_texts import has_texts, text_check
 from raftlog.wire.codec_values import CONVERSIONS, UNREADABLE, malformed
 from raftlog.wire.framing import Assembly, Unreadable, join, split
@@ -172,7 +173,7 @@ def _parts(header: bytes) -> Iterator[tuple[str, bytes]]:
     """
     position, end, count = 0, len(header), 0
     while position < end:
-        tag, start, stop = _field(header, position, end)
+        tag, start, stop = field(header, position, end)
         position = stop
         count += 1
         if count > FRAME_MESSAGES_MAX + TRACED_MAX:
@@ -180,7 +181,7 @@ def _parts(header: bytes) -> Iterator[tuple[str, bytes]]:
         if tag == _MESSAGES_TAG:
             if start == stop:
                 raise Unreadable("a message of an unknown kind")
-            tag, start, stop = _field(header, start, stop)
+            tag, start, stop = field(header, start, stop)
             if stop != position or tag not in _KINDS_BY_TAG:
                 raise Unreadable("a message of an unknown kind")
             name, most = _KINDS_BY_TAG[tag]
@@ -191,27 +192,6 @@ def _parts(header: bytes) -> Iterator[tuple[str, bytes]]:
         if stop - start > most:
             raise Unreadable(f"a {name} of {stop - start} bytes; {most} are allowed")
         yield name, header[start:stop]
-
-
-def _field(data: bytes, position: int, end: int) -> tuple[int, int, int]:
-    """The tag of the field that begins there, and where its bytes start and stop."""
-    try:
-        tag, position = data[position], position + 1
-        if tag > 0x7F:
-            tag, position = tag & 0x7F | data[position] << 7, position + 1
-        length, position = data[position], position + 1
-        if length > 0x7F:
-            length &= 0x7F
-            for shift in (7, 14, 21, 28):
-                byte, position = data[position], position + 1
-                length |= (byte & 0x7F) << shift
-                if byte <= 0x7F:
-                    break
-    except IndexError:
-        raise Unreadable("the header ends within a message") from None
-    if position + length > end:
-        raise Unreadable("a message ends beyond what it is in")
-    return tag, position, position + length
 
 
 class PeerFrames:
@@ -266,7 +246,7 @@ def _decode_alone(data: bytes, message_type: type[Message], conversion: Conversi
         header, body = split(data)
         if body:
             raise Unreadable(f"a greeting comes with a body of {len(body)} bytes")
-        message = message_type.FromString(header)
+        message = parse(message_type, header)
         text_check(message_type.DESCRIPTOR)(message)
         return conversion.decode(message)
     except UNREADABLE as error:
@@ -531,14 +511,12 @@ _LONG = {
     "pulled_entries": _ENTRIES_BYTES_MAX,
     "image_manifest": _MANIFEST_BYTES_MAX,
 }
-_LENGTH_DELIMITED = 2
-"""Protobuf's wire type of messages, the lowest three bits of a field's tag."""
 _KINDS_BY_TAG = {
-    field.number << 3 | _LENGTH_DELIMITED: (field.name, _LONG.get(field.name, _PART_BYTES_MAX))
+    field.number << 3 | LENGTH_DELIMITED: (field.name, _LONG.get(field.name, _PART_BYTES_MAX))
     for field in pb.PeerMessage.DESCRIPTOR.fields
 }
 _MESSAGES_TAG, _TRACED_TAG = (
-    field.number << 3 | _LENGTH_DELIMITED for field in pb.PeerMessages.DESCRIPTOR.fields
+    field.number << 3 | LENGTH_DELIMITED for field in pb.PeerMessages.DESCRIPTOR.fields
 )
 _TEXT_CHECKS = {name: text_check(kind) for name, kind in _PARTS.items() if has_texts(kind)}
 """Of the messages that have texts. Most have none, and a frame has thousands of these."""

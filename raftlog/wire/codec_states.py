@@ -8,14 +8,19 @@ from __future__ import annotations
 from typing import NamedTuple, assert_never
 
 from raftlog.core.membership import MembershipAt, decode_membership, encode_membership
-from raftlog.core.types import LogIndex
+from raftlog.core.types import COUNT_MAX, LogIndex
 from raftlog.machines.limits import INTEGER_MAX
 from raftlog.machines.state import ControllerState, KvState, MachineState, TopicState
 from raftlog.machines.state_validity import problem_of_state
 from raftlog.wire import raftlog_pb2 as pb
+from raftlog.wire.codec_fields import parse
 from raftlog.wire.codec_values import CONVERSIONS, UNREADABLE, malformed
 from raftlog.wire.framing import Unreadable
 
+RECEIVED_FIELDS_MAX = 4_000_000
+"""Of a state that another node gave, as `parse` counts them: they take some 1.2 GB of memory. Under
+the limits a topic's has half as many, of which a million are open attempts; the key-value store's
+has fewer. A controller's has one for each column of all topics: 10,000 topics of 390 columns."""
 _VERSION_BYTE = bytes([1])
 
 _TOPIC = CONVERSIONS.of(TopicState)
@@ -49,19 +54,23 @@ def encode_state(state: GroupState) -> bytes:
     return _VERSION_BYTE + message.SerializeToString(deterministic=True)
 
 
-def decode_state(data: bytes, counted_max: int = INTEGER_MAX) -> GroupState:
-    """The state, of which a machine can be made. Raises `MalformedRequest`, also if a number that
-    machines count is above `counted_max`."""
+def decode_state(data: bytes, *, received: bool = False) -> GroupState:
+    """The state, of which a machine can be made. Raises `MalformedRequest`.
+
+    `received`: another node gave it. Then no number that machines count is above `COUNT_MAX`, and
+    it has at most `RECEIVED_FIELDS_MAX` fields.
+    """
     try:
-        return _decode(data, counted_max)
+        return _decode(data, received)
     except UNREADABLE as error:
         raise malformed("snapshot", error) from error
 
 
-def _decode(data: bytes, counted_max: int) -> GroupState:
+def _decode(data: bytes, received: bool) -> GroupState:
     if data[:1] != _VERSION_BYTE:
         raise Unreadable(f"a state begins with {data[:1].hex() or 'nothing'}, not 01")
-    message = pb.MachineState.FromString(data[1:])
+    fields_max = RECEIVED_FIELDS_MAX if received else len(data)
+    message = parse(pb.MachineState, data[1:], fields_max)
     state: MachineState
     match message.WhichOneof("state"):
         case "topic":
@@ -72,7 +81,7 @@ def _decode(data: bytes, counted_max: int) -> GroupState:
             state = _KV.decode(message.kv)
         case _:
             raise Unreadable("a state of no known kind")
-    if (problem := problem_of_state(state, counted_max)) is not None:
+    if (problem := problem_of_state(state, COUNT_MAX if received else INTEGER_MAX)) is not None:
         raise Unreadable(problem)
     told = message.membership if message.HasField("membership") else None
     return GroupState(state, None if told is None else _decode_membership(told))

@@ -22,9 +22,9 @@ V = TypeVar("V")
 _SCALARS = (bool, int, str, bytes)
 
 LIST_VALUES_MAX = 100_000
-"""Values of one list, at most: more than any sound message has. Two bytes of a frame can be a
-value, which takes a hundred bytes of memory and its time. Lists of requests have lower bounds
-(`raftlog.wire.codec_texts`)."""
+"""Values of one list, and fields of a command or request (`raftlog.wire.codec_fields`), at most:
+more than any sound message has. Two bytes of a frame can be a value, which takes a hundred bytes of
+memory and its time. Lists of requests have lower bounds (`raftlog.wire.codec_texts`)."""
 
 
 class Conversion(NamedTuple, Generic[V]):

@@ -37,6 +37,9 @@ from tests.core.member import (
 from tests.core.network import Network
 
 ABC = Membership(node_ids(1, 2, 3))
+_IDS = range(2**63 - 3_001, 2**63 - 1)
+LARGEST = Membership(node_ids(*_IDS[::3]), node_ids(*_IDS[1::3]), node_ids(*_IDS[2::3]))
+"""A thousand members of each kind, with the longest ids."""
 
 
 def network_of(*voters: int, others: tuple[int, ...] = (), timing: RaftTiming = TIMING) -> Network:
@@ -125,6 +128,14 @@ def test_what_is_no_membership_is_refused_before_it_changes_anything(command: by
     with pytest.raises(PeerProtocolViolation, match="entry 1 is no membership"):
         member.step(request)
     assert member.raft.log.last_index == 0
+
+
+def test_a_membership_is_not_parsed_beyond_its_bound() -> None:
+    """Two bytes of JSON were a list of 56, so that one entry filled a follower's memory."""
+    assert decode_membership(encode_membership(LARGEST).command) == LARGEST
+    lists = b'{"voters":[' + b"[]," * 22_000
+    with pytest.raises(ValueError, match="bytes; 65536 are allowed"):
+        decode_membership(lists + b"what no parser reads")
 
 
 def test_the_log_s_memberships_are_those_of_its_entries() -> None:

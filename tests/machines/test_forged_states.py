@@ -51,7 +51,9 @@ from raftlog.machines.outcomes import Refused, TopicOutcome
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.settings import TopicSetting
 from raftlog.machines.state import MachineState, TopicState
+from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.codec import GroupState, encode_state
+from raftlog.wire.codec_states import RECEIVED_FIELDS_MAX
 from tests.costs import seed_of_the_day
 from tests.machines.scenes import SCHEMA, TOPIC, Scene, expire, key
 
@@ -291,7 +293,7 @@ def test_no_number_of_a_state_that_a_member_gives_ends_the_node_that_takes_it(
         except (ValueError, TypeError):
             continue  # no bytes can say it
         try:
-            machine = restored(info, at(index, other), data, counted_max=COUNT_MAX).machine
+            machine = restored(info, at(index, other), data, received=True).machine
         except (CorruptFile, LogFromNewerVersion):
             seen["rejected"] += 1
             continue
@@ -304,6 +306,17 @@ def test_no_number_of_a_state_that_a_member_gives_ends_the_node_that_takes_it(
 def test_a_sound_state_is_taken() -> None:
     for info, state, later in (recorded_topic(), recorded_controller(), recorded_kv()):
         snapshot = at(1_000, state)
-        machine = restored(info, snapshot, encoded(state), counted_max=COUNT_MAX).machine
+        machine = restored(info, snapshot, encoded(state), received=True).machine
         assert machine.state() == state
         goes_on(machine, info, 1_000, later)
+
+
+def test_a_state_of_another_node_is_not_parsed_beyond_its_bound() -> None:
+    """Two bytes of it were an object of 300. A node's own may have more fields."""
+    info, state, _ = recorded_controller()
+    more = pb.ControllerState(retired=[2**31] * (RECEIVED_FIELDS_MAX + 1))
+    data = encoded(state) + pb.MachineState(controller=more).SerializeToString()
+    with pytest.raises(CorruptFile, match="MachineState has more than 4000000 fields"):
+        restored(info, at(1_000, state), data + b"what no parser reads", received=True)
+    with pytest.raises(CorruptFile, match="two are the same"):
+        restored(info, at(1_000, state), data)

@@ -13,11 +13,16 @@ from raftlog.machines.commands import EpochKey
 from raftlog.machines.evolution import FIELD_TYPE_CHARACTERS_MAX, problem_of_schema
 from raftlog.machines.limits import (
     EPOCH_COUNTS_KEPT,
+    EPOCHS_OF_WRITER,
+    FENCED_RUNS_KEPT,
     FORMER_FIELDS_MAX,
     NAME_CHARACTERS_MAX,
+    OPEN_ATTEMPT_BYTES,
     SCHEMA_CHARACTERS_MAX,
+    STAGED_ENTRY_BYTES,
     TEXT_CHARACTERS_MAX,
     ControllerLimits,
+    KvLimits,
     TopicLimits,
 )
 from raftlog.machines.outcomes import Outcome
@@ -33,7 +38,8 @@ from raftlog.machines.state import (
     WriterRowState,
 )
 from raftlog.storage.checked_file import BYTES_MAX
-from raftlog.wire.codec_states import GroupState, encode_state
+from raftlog.wire import raftlog_pb2 as pb
+from raftlog.wire.codec_states import RECEIVED_FIELDS_MAX, GroupState, encode_state
 from tests.machines.scenes import Scene, code, key
 
 WIDE = "\U0001f600"
@@ -101,6 +107,26 @@ def test_all_bounds_together_keep_a_topics_state_far_below_what_a_file_may_have(
     found = {name for kind in kinds_within(TopicState) for name in fields(kind)}
     assert found == set(bounds), "what a state may hold has a bound here"
     assert 3 * sum(bounds.values()) < 2 * BYTES_MAX
+
+
+def test_a_state_of_a_topic_or_of_keys_within_all_bounds_is_taken_from_another_node() -> None:
+    limits, keys = TopicLimits(), KvLimits()
+    rows = limits.writers_max + limits.transient_writers_max
+    epochs = limits.epochs_max + EPOCHS_OF_WRITER * rows
+    # A row has them all; an attempt's are not counted, and each has a name and an entry.
+    of_a_row = len(pb.WriterRowState.DESCRIPTOR.fields) + FENCED_RUNS_KEPT
+    attempt_bytes = OPEN_ATTEMPT_BYTES + 1 + STAGED_ENTRY_BYTES
+    counts = (
+        rows * (1 + of_a_row),
+        epochs * len(pb.OpenEpochState.DESCRIPTOR.fields),
+        2 * limits.writer_bytes_max // attempt_bytes,
+        limits.transient_writers_max,
+        3 * limits.producers_max,
+        COLUMNS_MAX,
+        HEAD_BYTES,
+    )
+    assert sum(counts) < RECEIVED_FIELDS_MAX
+    assert keys.keys_max + keys.sessions_max + HEAD_BYTES < RECEIVED_FIELDS_MAX
 
 
 def length(scene: Scene) -> int:

@@ -35,7 +35,23 @@ from raftlog.core.messages import (
     VoteRequest,
 )
 from raftlog.core.types import Entry, EntryKind, Payload
-from raftlog.machines.commands import Append, BatchSummary, Command, Stage
+from raftlog.machines.commands import (
+    Append,
+    AttemptReference,
+    BatchSummary,
+    Command,
+    CommitEpoch,
+    EpochKey,
+    SetSchema,
+    Stage,
+)
+from raftlog.machines.limits import (
+    FORMER_FIELDS_MAX,
+    SCHEMA_CHARACTERS_MAX,
+    ControllerLimits,
+    TopicLimits,
+)
+from raftlog.machines.schema import Field, FormerField, Schema
 from raftlog.predicates.predicate import Predicate
 from raftlog.wire.batch import BatchHeader, ColumnChunk
 from raftlog.wire.calls import (
@@ -143,6 +159,27 @@ def test_decoding_a_command_leaves_its_batch_header_unread():
     assert decode_command(broken) == _append()
     with pytest.raises(errors.MalformedRequest):
         decode_batch_header(broken)
+
+
+def test_the_longest_commands_that_a_machine_takes_are_read():
+    attempt = AttemptReference(attempt="1f" * 16, entry_count=1, record_count=1, chained_crc=1)
+    commit = CommitEpoch(
+        key=EpochKey(writer="w", query_id="q", run="r", epoch=1, streaming=True),
+        attempts=(attempt,) * TopicLimits().attempts_per_epoch_max,
+        schema_version=1,
+        timestamp_us=1,
+        keep_on_mismatch=False,
+        create_writer=False,
+        transient_writer=False,
+    )
+    columns = ControllerLimits().fields_max
+    share = SCHEMA_CHARACTERS_MAX // (columns + FORMER_FIELDS_MAX)
+    wide = "\U0001f600" * share
+    field = Field(id=2**31, name=wide, type="", nullable=True, since=2**31)
+    former = FormerField(id=2**31, name=wide, type="", nullable=True, until=2**31, since=2**31)
+    schema = Schema(version=2**31, fields=(field,) * columns, former=(former,) * FORMER_FIELDS_MAX)
+    for command in (commit, SetSchema(schema=schema)):
+        assert decode_command(encode_command(command, None)) == command
 
 
 def test_a_command_without_a_batch_has_no_batch_header():

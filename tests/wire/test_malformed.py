@@ -18,9 +18,16 @@ from raftlog.wire.codec import (
     decode_command,
     decode_peer_messages,
 )
+from raftlog.wire.codec_fields import parse
 from raftlog.wire.codec_peers import FRAME_MESSAGES_MAX
-from raftlog.wire.framing import join
+from raftlog.wire.framing import Unreadable, join
 from tests.wire.decoders import DECODERS, samples
+
+_LONG = "x" * 50
+_COLUMN = pb.Field(id=1, name=_LONG, type="t", nullable=True)
+_FORMER = pb.FormerField(id=1, name=_LONG, type="t", until=2)
+_PREFIX = pb.Prefix(column=pb.ColumnReference(name="n"), prefix=_LONG)
+_CHUNK = pb.ColumnChunk(crc=2**31, minimum=pb.Bound(real=0.5))
 
 
 def _accepts(decoder: str, data: bytes) -> bool:
@@ -163,6 +170,97 @@ def test_a_request_of_more_rows_than_an_observer_asks_for_at_once_is_malformed()
 def test_a_message_is_not_parsed_beyond_its_bound(message: pb.PeerMessage, most: int):
     with pytest.raises(MalformedRequest, match=f"bytes; {most} are allowed"):
         decode_peer_messages(_flood(message, 1))
+
+
+def _command(kind: str, content: bytes) -> bytes:
+    """A command of this kind with these bytes, which may be none of its messages."""
+    number = pb.Command.DESCRIPTOR.fields_by_name[kind].number
+    tag = bytes((number << 3 & 0x7F | 0x82, number >> 4))
+    return b"\x01" + tag + pb.MembershipState(command=content).SerializeToString()[1:]
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("alter_schema", pb.AlterSchema(changes=[pb.ColumnChange()] * 110_000)),
+        ("register_node", pb.RegisterNode(earlier_boot_ids=[""] * 110_000)),
+        ("place_group", pb.PlaceGroup(voters=[1] * 210_000)),
+        ("set_schema", pb.SetSchema(schema=pb.Schema(fields=[pb.Field()] * 110_000))),
+    ],
+)
+def test_a_command_is_not_parsed_beyond_its_bound(kind: str, message: Any):
+    """Two bytes of an entry were an object of a hundred, and blocked the loop for seconds."""
+    content = message.SerializeToString()
+    with pytest.raises(MalformedRequest, match="has more than 100000 fields"):
+        decode_command(_command(kind, content + b"what no parser reads"))
+    with pytest.raises(MalformedRequest, match="20971520 are allowed"):
+        decode_command(_command(kind, bytes(20 * 2**20)))
+
+
+def test_the_unknown_kind_of_a_command_is_that_of_its_first_field():
+    """All unknown fields of one were objects, which took 43 s for 64 MiB."""
+    with pytest.raises(MalformedRequest, match="unknown kind 100"):
+        decode_command(b"\x01\xa0\x06\x01" + b"what no parser reads")
+
+
+def test_a_command_of_two_kinds_is_malformed():
+    trim = pb.Command(trim=pb.Trim(offset=1)).SerializeToString()
+    with pytest.raises(MalformedRequest, match=f"{len(trim)} bytes follow the command"):
+        decode_command(b"\x01" + trim + trim)
+
+
+@pytest.mark.parametrize(
+    ("decoder", "message"),
+    [
+        ("CommitEpoch request", pb.CommitEpochCall(attempts=[pb.AttemptReference()] * 110_000)),
+        ("hello", pb.PeerHello(earlier_boot_ids=[""] * 110_000)),
+    ],
+)
+def test_a_frame_is_not_parsed_beyond_its_bound(decoder: str, message: Any):
+    frame = join(message.SerializeToString() + b"what no parser reads")
+    with pytest.raises(MalformedRequest, match="has more than 100000 fields"):
+        DECODERS[decoder](frame)
+
+
+@pytest.mark.parametrize("name", ["batch header", "row group description"])
+def test_a_batch_s_header_is_not_parsed_beyond_its_bound(name: str):
+    header = pb.BatchHeader(columns=[pb.ColumnChunk()] * 110_000)
+    data = pb.RowGroupDescription(header=header).SerializeToString() + b"what no parser reads"
+    if name == "batch header":
+        header_bytes = header.SerializeToString() + b"what no parser reads"
+        append = pb.Append(batch=pb.BatchSummary(record_count=1), batch_header=header_bytes)
+        data = _command("append", append.SerializeToString())
+        assert decode_command(data), "it is left unread"
+    with pytest.raises(MalformedRequest, match="has more than 100000 fields"):
+        DECODERS[name](data)
+
+
+@pytest.mark.parametrize(
+    ("message", "fields"),
+    [
+        (pb.SetSchema(schema=pb.Schema(version=3, fields=[_COLUMN] * 9, former=[_FORMER] * 8)), 19),
+        (pb.PlaceGroup(group=1, voters=[1, 2**63], generation=7, former=[300] * 8), 14),
+        (pb.RegisterNode(node=1, address=_LONG, earlier_boot_ids=["a", "b", _LONG]), 5),
+        (pb.ReadSizes(where=[pb.Predicate(negation=pb.Predicate(prefix=_PREFIX))]), 5),
+        (pb.RowGroupDescription(header=pb.BatchHeader(columns=[_CHUNK] * 5)), 16),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_a_message_of_just_as_many_fields_as_may_be_is_parsed(message: Any, fields: int):
+    """Each message, value of a list, and field of a message that contains some counts."""
+    data = message.SerializeToString()
+    assert len(data) > 2 * fields, "a shorter one is not counted"
+    assert parse(type(message), data, fields) == message
+    with pytest.raises(Unreadable, match=f"{type(message).__name__} has more than {fields - 1} "):
+        parse(type(message), data, fields - 1)
+
+
+@pytest.mark.parametrize(
+    "field", [b"\x0b", b"\x08" + b"\xff" * 10, b"\x09\0", b"\x0d\0", b"\xff\xff\xff\xff\xff\x01"]
+)
+def test_a_field_that_cannot_be_is_malformed(field: bytes):
+    with pytest.raises(Unreadable):
+        parse(pb.SetSchema, field, 0)
 
 
 def test_a_message_from_or_to_another_node_ends_the_frame():
