@@ -49,8 +49,8 @@ class ImageLimits:
     give_up_ticks: int = 1200
     """After this the fetch ends. Another offer begins another one."""
     pin_ticks: int = 2400
-    """A sender keeps what it is asked for so long after it was last asked: longer than a receiver
-    needs to restart."""
+    """A sender keeps an image so long after it last gave something new of it: longer than a
+    receiver needs to restart."""
 
 
 Key = tuple[str, int]

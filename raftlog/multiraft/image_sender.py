@@ -170,7 +170,7 @@ class ImageSender:
         if isinstance(request, ImageRequest):
             self._give_manifest(local, request)
             return
-        pinned = self._pins.used(local.group, request.sender)
+        pinned = self._pins.names_for(local.group, request.sender)
         if request.name not in pinned or request.name in local.damaged_files:
             self._effects.send(request.sender, [_chunk(request, None, 0)])
             return
@@ -179,6 +179,9 @@ class ImageSender:
         read = FileRead(self._fs, path, request.position, length)
 
         def answer() -> None:
+            if read.data:
+                end = request.position + len(read.data)
+                self._pins.gave(local.group, request.sender, request.name, end)
             self._effects.send(request.sender, [_chunk(request, read.data, read.crc)])
 
         self._read(local, request.sender, read, length, answer)

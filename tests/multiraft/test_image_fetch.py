@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 
+import pytest
+
 from raftlog.core.messages import (
     ImageChunk,
     ImageChunkRequest,
@@ -533,6 +535,60 @@ def test_a_pin_lapses_and_the_next_fetch_keeps_what_both_images_have() -> None:
     assert wire.is_whole()
     assert wire.whole[0].index == local.image.manifest.index
     assert pinned.history[0].name not in {each.name for each in wire.asked[before:]}
+
+
+def requests_of(wire: Wire, name: str, position: int, length: int = 1) -> None:
+    """Another node than the one that fetches asks, and gets its answer."""
+    request = ImageChunkRequest(
+        group=GROUP, sender=ANOTHER, to=SOURCE, name=name, position=position, length=length
+    )
+    wire.source.asked(wire.sender.topics[GROUP], request)
+    wire.source.go_on()
+    wire.driver.run()
+    wire.driver.wire.clear()
+
+
+@pytest.mark.parametrize(
+    ("is_pinned", "position", "length"),
+    [(False, 0, 1), (True, 0, 1), (True, 5, 0), (True, 1 << 40, 1)],
+    ids=["unknown", "again", "empty", "behind the end"],
+)
+def test_what_gives_nothing_new_renews_no_pin(
+    *, is_pinned: bool, position: int, length: int
+) -> None:
+    """An observer that was added and never started kept the log of every node with it."""
+    wire = Wire()
+    local = wire.sender.topics[GROUP]
+    wire.source.asked(local, ImageRequest(group=GROUP, sender=ANOTHER, to=SOURCE))
+    wire.source.go_on()
+    name = local.image.manifest.snapshots[-1].name
+    requests_of(wire, name, 0)
+    gone_on(wire, 3)
+    for _ in range(PIN_TICKS):
+        wire.sender.pins.tick(disk_full=False)
+        assert wire.sender.pins.index(GROUP) is not None
+        requests_of(wire, name if is_pinned else "x", position, length)
+    wire.sender.pins.tick(disk_full=False)
+    assert wire.sender.pins.index(GROUP) is None
+
+
+def test_a_slow_fetch_ends_while_its_source_compacts_also_after_a_break() -> None:
+    wire = Wire()
+    pinned = wire.sender.topics[GROUP].image.manifest
+    wire.begin()
+    for step in range(1_000):
+        if wire.whole:
+            break
+        wire.carry(steps=2)
+        if step == 8:  # the connection breaks, and what was on its way is lost
+            wire.driver.run()
+            wire.driver.wire.clear()
+            wire.tick(LIMITS.resend_ticks)
+        for _ in range(PIN_TICKS // 2):
+            wire.sender.pins.tick(disk_full=False)
+        gone_on(wire, step % 2)
+    assert wire.is_whole()
+    assert wire.whole[0].index == pinned.index
 
 
 def test_a_full_disk_ends_all_pins() -> None:

@@ -1,11 +1,11 @@
-"""Snapshots that clients copy: they stay while somebody asks, and there is a bound."""
+"""What nodes fetch and clients copy: it stays while they take it, and there is a bound."""
 
 from __future__ import annotations
 
 import pytest
 
-from raftlog.core.types import GroupId, LogIndex, Offset, Term
-from raftlog.image.manifest import SnapshotInfo
+from raftlog.core.types import GroupId, LogIndex, NodeId, Offset, Term
+from raftlog.image.manifest import Image, SnapshotInfo
 from raftlog.multiraft.image_pins import COPIED_MAX, ImagePins
 
 GROUP = GroupId(1)
@@ -51,3 +51,16 @@ def test_so_many_snapshots_are_copied_at_a_time_and_no_more(pins: ImagePins) -> 
     for _ in range(IDLE_TICKS + 1):
         pins.tick(disk_full=False)
     assert pins.copied(GROUP, at(99))
+
+
+def test_a_pin_lapses_by_its_age_whatever_progress_its_peer_makes(pins: ImagePins) -> None:
+    """It may ask for one byte at a time."""
+    peer, image = NodeId(2), Image(generation=1, snapshots=(at(5),))
+    pins.pin(GROUP, peer, image)
+    for end in range(1, 30 * IDLE_TICKS + 1):
+        pins.tick(disk_full=False)
+        assert pins.names_for(GROUP, peer) == {at(5).name}
+        pins.gave(GROUP, peer, at(5).name, end)
+    pins.tick(disk_full=False)
+    assert pins.names_for(GROUP, peer) == frozenset()
+    assert pins.index(GROUP) is None
