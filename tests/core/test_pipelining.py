@@ -161,6 +161,21 @@ def test_a_lost_last_request_is_noticed_by_heartbeats() -> None:
     assert _to(leader, 2) == [(1, 1)]
 
 
+def test_a_follower_that_took_only_the_first_entries_of_a_request_gets_the_rest() -> None:
+    leader = _matched_leader()
+    leader.propose("first", "second")
+    leader.take()
+    leader.step(acceptance(leader, 2, 2))
+    for _ in range(TIMING.heartbeat_ticks * 2):
+        leader.tick()
+        leader.step(heartbeat_reply(leader, 2, last_index=2))
+    assert _to(leader, 2) == [(3, 0)]
+    leader.step(rejection(leader, 2, 3, conflict=(0, 3)))
+    assert _to(leader, 2) == [(2, 0)]
+    leader.step(acceptance(leader, 2, 2))
+    assert _to(leader, 2) == [(2, 1)]
+
+
 def test_a_follower_with_a_slow_disk_gets_nothing_twice() -> None:
     """It holds the entries and will confirm them: the leader only asks."""
     leader = _matched_leader()

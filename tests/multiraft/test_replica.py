@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -32,7 +33,7 @@ from raftlog.damage_table import Trouble
 from raftlog.errors import AcknowledgedEntriesLost, PeerProtocolViolation
 from raftlog.machines.commands import RegisterNode, SnapshotPoint
 from raftlog.machines.controller import ControllerMachine
-from raftlog.replica import Budget, Output, Replica
+from raftlog.replica import Budget, Output, Replica, beginning_of
 from raftlog.storage.contract import ROOT
 from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.limits import LogLimits
@@ -288,6 +289,19 @@ def take(replica: Replica, message: AppendRequest | PulledEntries) -> None:
             replica.step(message)
         else:
             replica.observe(message)
+
+
+@pytest.mark.parametrize(("mib", "taken"), [((1, 1, 1), 3), ((3, 2, 1), 1), ((9, 1), 1), ((), 0)])
+@pytest.mark.parametrize("came", [appended, pulled])
+def test_of_a_message_so_many_bytes_of_commands_are_checked_at_once(
+    came: Callable[..., AppendRequest | PulledEntries], mib: tuple[int, ...], taken: int
+) -> None:
+    first = came(2, 1, Entry(LogIndex(1), Term(1), EntryKind.COMMAND, Payload(b"", b"")))
+    entries = tuple(
+        Entry(LogIndex(at), Term(1), EntryKind.COMMAND, Payload(bytes(size << 20), b"body"))
+        for at, size in enumerate(mib, 1)
+    )
+    assert beginning_of(replace(first, entries=entries)).entries == entries[:taken]
 
 
 def check_applied(replica: Replica) -> None:
