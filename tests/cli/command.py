@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from raftlog.cli.main import command_line
+from raftlog.errors import RaftlogError
+from raftlog.errors.raftlog_error import Surface
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +25,7 @@ def run(
 ) -> Finished:
     """Run `raftlog WORDS...` to its end."""
     monkeypatch.setattr("sys.argv", ["raftlog", *words])
+    monkeypatch.setattr(RaftlogError, "surface", Surface.COMMAND_LINE)
     with pytest.raises(SystemExit) as ended:
         command_line()(prog_name="raftlog")
     captured = capsys.readouterr()

@@ -519,7 +519,7 @@ def test_a_client_without_an_ensemble_that_answers_says_so_soon() -> None:
     where = f"127.0.0.1:{free_ports(1)}/raftlog"
     settings = ClientSettings(zookeeper=where, refused_timeout_s=0.3, try_timeout_s=0.3)
     with raftlog.connect(settings=settings) as client:
-        with pytest.raises(ZooKeeperUnavailable, match="--zookeeper") as refused:
+        with pytest.raises(ZooKeeperUnavailable, match=r"client\.zookeeper") as refused:
             client.list_topics()
         assert where in str(refused.value)
 
