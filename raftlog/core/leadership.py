@@ -305,6 +305,7 @@ class Leadership(Part):
                 term=self._term,
                 commit_index=told[node],
                 commit_term=log.term_at(told[node]) if told[node] else NO_TERM,
+                recovery=each.recovery,
                 read_round=self.reads.latest,
                 quiesce_round=quiesce_round if each.match_index >= commit_index else 0,
                 recovered=each.recovered,

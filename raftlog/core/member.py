@@ -110,11 +110,14 @@ class Member(Part):
             self.term, self.vote = log.last_term, NO_NODE
         self.recovery = Recovery(hard_state)
         """Whether it lost its log and is copying it."""
-        lost = hard_state.voters
-        if lost and lost.since > log.last_index and (self.recovering or lost.held):
-            memberships.lost(lost)
-        else:
-            lost = None
+        self.acknowledged = NO_LAST
+        """A leader, or the hard state, says that this member acknowledged as much; its log may be
+        less up to date. By what is left of it others may have decided, or this member alone."""
+        since = hard_state.voters
+        if since and since.lacks(log.last_entry) and (self.recovering or since.held):
+            memberships.lost(since)
+            if since.held and self.recovery.is_news(since.term, since.since):
+                self.acknowledged = LastEntry(since.term or self.term, since.since)
         self.leader = NO_NODE
         """Who leads this term, as far as this member knows; NO_NODE: unknown or lost."""
         self.commit_index = self.last_applied = max(log.base_index, applied_index)
@@ -125,10 +128,6 @@ class Member(Part):
         self._may_lead = True
         self._waits = False
         """Should others lead, if they can?"""
-        known = NO_INDEX if lost is None or self.recovering else lost.since
-        self.acknowledged = LastEntry(self.term, known) if known else NO_LAST
-        """A leader, or the hard state, says that this member acknowledged as much; its log may be
-        less up to date. By what is left of it others may have decided, or this member alone."""
         memberships.persisted(log.last_index)
         self.tally: election.VoteTally | None = None
         self.leadership: Leadership | None = None
@@ -411,15 +410,13 @@ class Member(Part):
             ):
                 self._learn_commit_index(heartbeat.commit_index)
             else:
-                lost = self.recovery.is_news(heartbeat.commit_index)
+                lost = self._lacks_acknowledged(heartbeat)
             # Its whole log must be here, durable, and known to be committed.
             ends = {self.commit_index, self.durable_index, self.log.last_index}
             settled = ends == {heartbeat.commit_index} and not self.recovering
             if heartbeat.quiesce_round and settled and self._timing.quiesce_after_ticks > 0:
                 self.quiesced = True
                 quiesce_round = heartbeat.quiesce_round
-        if lost:
-            self._lost_unnoticed(LastEntry(heartbeat.term, heartbeat.commit_index))
         answer = heartbeat.reply(
             self.term,
             last_index=self.log.last_index,
@@ -438,18 +435,26 @@ class Member(Part):
                 committed=heartbeat.commit_index,
             )
 
+    def _lacks_acknowledged(self, heartbeat: Heartbeat) -> bool:
+        """Our log lacks the entry that the leader heard us acknowledge; is that news?
+
+        Our vote could elect a leader that lacks it as well, so we give none and do not campaign
+        until our log is as up to date: all that was committed comes before what a leader of that
+        term, or a later one, has written so far. The leader that has not heard of our recovery yet
+        will, and otherwise is to forget what it heard.
+        """
+        if heartbeat.recovery >= self.recovery.number:
+            self.recovery.pass_over()
+        news = self.recovery.is_news(heartbeat.commit_term, heartbeat.commit_index)
+        if news:
+            told = LastEntry(heartbeat.term, heartbeat.commit_index)
+            self.acknowledged = max(self.acknowledged, told)
+        return news
+
     def _learn_commit_index(self, commit_index: LogIndex) -> None:
         """The leader vouches that our log is its own up to here, and that this is committed."""
         assert commit_index <= self.log.last_index, "what is vouched for is here"
         self.commit_index = max(self.commit_index, commit_index)
-
-    def _lost_unnoticed(self, acknowledged: LastEntry) -> None:
-        """Our log lacks what we acknowledged. Our vote could elect a leader that lacks it as well,
-        so we give none and do not campaign until our log is as up to date: all that was committed
-        comes before what a leader of that term, or a later one, has written so far."""
-        self.acknowledged = max(self.acknowledged, acknowledged)
-        if not self.recovering:
-            self.recovery.pass_over()
 
     # ------------------------------------------------------------ a leader's side
 

@@ -14,7 +14,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 
 from raftlog.core.state import Part
-from raftlog.core.types import Entry, EntryKind, LogIndex, NodeId, Payload, VotersAt
+from raftlog.core.types import (
+    NO_TERM,
+    Entry,
+    EntryKind,
+    LastEntry,
+    LogIndex,
+    NodeId,
+    Payload,
+    Term,
+    VotersAt,
+)
 
 _NUMBER_MAX = 2**63 - 1
 """The largest id and generation in a log: what messages and snapshots hold."""
@@ -146,13 +156,14 @@ def decode_membership(command: bytes) -> Membership:
 class Memberships(Part):
     """The memberships that a log holds, and the one before its first entry."""
 
-    __slots__ = ("_indexes", "_latest", "_lost", "_memberships", "voters_at")
+    __slots__ = ("_indexes", "_latest", "_lost", "_memberships", "_terms", "voters_at")
 
     def __init__(self, base: MembershipAt) -> None:
         """`base` is in a snapshot, or came with the group; what the log holds after it is told by
         `grown`."""
         self._indexes: list[int] = [base.index]
         self._memberships = [base.membership]
+        self._terms: list[Term] = [NO_TERM]
         self._lost: MembershipAt | None = None
         self._latest = base
         self.voters_at: VotersAt | None = None
@@ -170,8 +181,10 @@ class Memberships(Part):
         in_log = MembershipAt(LogIndex(self._indexes[-1]), self._memberships[-1])
         self._latest = self._lost or in_log
         index, membership = self._latest.index, self._latest.membership
-        told = VotersAt(index, membership.voters, membership.outgoing) if index else None
-        if self.voters_at is None or told != self.voters_at._replace(held=False):
+        known = self.voters_at
+        term = known.term if self._lost and known else self._terms[-1]
+        told = VotersAt(index, membership.voters, membership.outgoing, term=term) if index else None
+        if known is None or told != known._replace(held=False):
             self.voters_at = told
 
     @property
@@ -207,8 +220,10 @@ class Memberships(Part):
                 assert entry.index > self._indexes[-1], "memberships rise"
                 self._indexes.append(entry.index)
                 self._memberships.append(decode_membership(entry.payload.command))
+                self._terms.append(entry.term)
                 self._note_latest()
-            if self._lost is not None and entry.index >= self._lost.index:
+            lost = self.voters_at if self._lost is not None else None
+            if lost is not None and not lost.lacks(LastEntry(entry.term, entry.index)):
                 self._lost = None
                 self._note_latest()
 
@@ -227,6 +242,7 @@ class Memberships(Part):
         if kept < len(self._indexes):
             del self._indexes[kept:]
             del self._memberships[kept:]
+            del self._terms[kept:]
             self._note_latest()
 
     def drop_to(self, index: LogIndex) -> None:

@@ -207,6 +207,8 @@ class Heartbeat:
     commit_term: Term = NO_TERM
     """Of the entry at `commit_index`. A log whose entry there has another one is not the log that
     the receiver was heard to hold, such as an older copy of it."""
+    recovery: int = 0
+    """The number of the receiver's recovery under which it was heard to hold it."""
 
     def reply(
         self,

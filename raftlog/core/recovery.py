@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from raftlog.core.log_view import LogView
 from raftlog.core.state import Part
-from raftlog.core.types import NO_NODE, HardState, LastEntry, LogIndex
+from raftlog.core.types import NO_NODE, HardState, LastEntry, LogIndex, Term
 
 
 def is_recovering(recovery: int) -> bool:
@@ -43,9 +43,10 @@ def next_recovery(recovery: int) -> int:
 
 def begun(state: HardState, lost: LastEntry | None) -> HardState:
     """The state in which a recovery begins now, of a log that ended with `lost`; None: that is not
-    known. Where one lasts already, what was lost before it began is what counts."""
+    known. Where one lasts already, what was lost before it began counts as well."""
     if is_recovering(state.recovery):
-        lost = state.lost
+        before = state.lost
+        lost = before if lost is None or before is None else max(lost, before)
     if lost is not None and lost.term > state.term:
         # Nothing was answered in that term: see `Raft`.
         state = state._replace(term=lost.term, vote=NO_NODE)
@@ -79,15 +80,15 @@ class Recovery(Part):
         if LastEntry(log.term_at(durable_index), durable_index) >= self.lost:
             self.end()
 
-    def is_news(self, lost_to: LogIndex) -> bool:
-        """A leader was heard to say that this member has lost this entry: is that not known yet?
-        The leader may not have heard of the recovery."""
-        return not self.lasts or (self.lost is not None and lost_to > self.lost.index)
+    def is_news(self, term: Term, index: LogIndex) -> bool:
+        """A leader says that this member acknowledged this entry, which its log lacks: was it not
+        in the log that is known to be lost? It may be an older copy that was damaged besides."""
+        lost = self.lost
+        return not self.lasts or (lost is not None and (index > lost.index or term > lost.term))
 
     def pass_over(self) -> None:
-        """The log lacks what was acknowledged, and its end is taken for sound: the leader is to
-        forget what this member said before."""
-        assert not self.lasts, "a recovery has a number of its own"
+        """The log lacks what was acknowledged under this number: the leader is to forget what this
+        member said before. Whether a recovery lasts stays as it is."""
         self.number += 2
 
     def end(self) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, NewType
 
-FORMAT_STAMP = "1-2026-11-30.10"
+FORMAT_STAMP = "1-2026-11-30.11"
 """Names what nodes write and send: entries, snapshots, files, messages. Until the first release,
 each change of these has another stamp instead of another version. A folder or node with another
 stamp is rejected: there is nothing that converts it."""
@@ -119,6 +119,14 @@ class VotersAt(NamedTuple):
     """While a change is under way, the former voters."""
     held: bool = False
     """The entry is durable in the log too: a log that ends before it has lost its end."""
+    term: Term = NO_TERM
+    """Of the entry; 0: not known, as the membership came with a snapshot, so it is committed."""
+
+    def lacks(self, last: LastEntry) -> bool:
+        """Does a log that ends there lack the entry, and what may have taken its place?"""
+        if self.term == NO_TERM:
+            return last.index < self.since
+        return last < LastEntry(self.term, self.since)
 
 
 class HardState(NamedTuple):

@@ -267,6 +267,7 @@ def _problem_of_heartbeat(heartbeat: Heartbeat, member: Receiver) -> str | None:
             term=heartbeat.term,
             commit_index=heartbeat.commit_index,
             commit_term=heartbeat.commit_term,
+            recovery=heartbeat.recovery,
             read_round=heartbeat.read_round,
             quiesce_round=heartbeat.quiesce_round,
         )

@@ -418,8 +418,8 @@ class HardStateJournal:
                 if state.lost is not None:
                     records.append(_RECORD.pack(_LOST, group, state.lost.term, state.lost.index))
                 if state.voters is not None:
-                    since, voters, outgoing, held = state.voters
-                    records.append(_RECORD.pack(_VOTERS, group, since, held))
+                    since, voters, outgoing, held, term = state.voters
+                    records.append(_RECORD.pack(_VOTERS, group, since, 2 * term + held))
                     for kind, nodes in enumerate((voters, outgoing)):
                         records += [_RECORD.pack(_VOTER, group, node, kind) for node in nodes]
         return b"".join(records)
@@ -562,11 +562,16 @@ def _replay(
         elif state is not None and kind == _LOST:
             states[group] = state._replace(lost=LastEntry(Term(first), LogIndex(second)))
         elif state is not None and kind == _VOTERS:
-            states[group] = state._replace(voters=VotersAt(LogIndex(first), (), held=bool(second)))
+            term, held = divmod(second, 2)
+            since = VotersAt(LogIndex(first), (), held=bool(held), term=Term(term))
+            states[group] = state._replace(voters=since)
         elif state is not None and state.voters is not None and kind == _VOTER:
-            since, *sets, held = state.voters
-            sets[min(second, 1)] += (NodeId(first),)
-            states[group] = state._replace(voters=VotersAt(since, sets[0], sets[1], held))
+            known, node = state.voters, (NodeId(first),)
+            if second:
+                known = known._replace(outgoing=known.outgoing + node)
+            else:
+                known = known._replace(voters=known.voters + node)
+            states[group] = state._replace(voters=known)
         else:
             raise CorruptFile(
                 file=file.path,

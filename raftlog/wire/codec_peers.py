@@ -359,6 +359,7 @@ def _put_heartbeat(message: pb.Heartbeat, heartbeat: Heartbeat) -> None:
     message.term = heartbeat.term
     message.commit_index = heartbeat.commit_index
     message.commit_term = heartbeat.commit_term
+    message.recovery = heartbeat.recovery
     message.read_round = heartbeat.read_round
     message.quiesce_round = heartbeat.quiesce_round
     message.hash_index = heartbeat.hash_index
@@ -387,6 +388,7 @@ def _get_heartbeat(message: Any) -> Heartbeat:
         term=message.term,
         commit_index=message.commit_index,
         commit_term=message.commit_term,
+        recovery=message.recovery,
         read_round=message.read_round,
         quiesce_round=message.quiesce_round,
         hash_index=message.hash_index,

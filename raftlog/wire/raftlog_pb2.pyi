@@ -1377,7 +1377,7 @@ class AppendReply(_message.Message):
     def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., accepted: _Optional[bool] = ..., prev_index: _Optional[int] = ..., match_index: _Optional[int] = ..., conflict_term: _Optional[int] = ..., conflict_index: _Optional[int] = ..., last_index: _Optional[int] = ..., recovery: _Optional[int] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("group", "sender", "to", "term", "commit_index", "read_round", "quiesce_round", "hash_index", "agreed_index", "agreed_hash", "disputed", "recovered", "history_index", "agreed_history_index", "agreed_history_digest", "history_disputed", "commit_term")
+    __slots__ = ("group", "sender", "to", "term", "commit_index", "read_round", "quiesce_round", "hash_index", "agreed_index", "agreed_hash", "disputed", "recovered", "history_index", "agreed_history_index", "agreed_history_digest", "history_disputed", "commit_term", "recovery")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     SENDER_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
@@ -1395,6 +1395,7 @@ class Heartbeat(_message.Message):
     AGREED_HISTORY_DIGEST_FIELD_NUMBER: _ClassVar[int]
     HISTORY_DISPUTED_FIELD_NUMBER: _ClassVar[int]
     COMMIT_TERM_FIELD_NUMBER: _ClassVar[int]
+    RECOVERY_FIELD_NUMBER: _ClassVar[int]
     group: int
     sender: int
     to: int
@@ -1412,7 +1413,8 @@ class Heartbeat(_message.Message):
     agreed_history_digest: bytes
     history_disputed: bool
     commit_term: int
-    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., read_round: _Optional[int] = ..., quiesce_round: _Optional[int] = ..., hash_index: _Optional[int] = ..., agreed_index: _Optional[int] = ..., agreed_hash: _Optional[bytes] = ..., disputed: _Optional[bool] = ..., recovered: _Optional[int] = ..., history_index: _Optional[int] = ..., agreed_history_index: _Optional[int] = ..., agreed_history_digest: _Optional[bytes] = ..., history_disputed: _Optional[bool] = ..., commit_term: _Optional[int] = ...) -> None: ...
+    recovery: int
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., read_round: _Optional[int] = ..., quiesce_round: _Optional[int] = ..., hash_index: _Optional[int] = ..., agreed_index: _Optional[int] = ..., agreed_hash: _Optional[bytes] = ..., disputed: _Optional[bool] = ..., recovered: _Optional[int] = ..., history_index: _Optional[int] = ..., agreed_history_index: _Optional[int] = ..., agreed_history_digest: _Optional[bytes] = ..., history_disputed: _Optional[bool] = ..., commit_term: _Optional[int] = ..., recovery: _Optional[int] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
     __slots__ = ("group", "sender", "to", "term", "read_round", "last_index", "quiesce_round", "disk_keeps_up", "hash_index", "state_hash", "diverged", "recovery", "history_index", "history_digest", "history_diverged", "may_lead", "lease_us")

@@ -440,6 +440,7 @@ def heartbeat(
     term: int,
     commit_index: int = 0,
     commit_term: int | None = None,
+    recovery: int = 0,
     read_round: int = 0,
     quiesce_round: int = 0,
 ):
@@ -454,6 +455,7 @@ def heartbeat(
         term=Term(term),
         commit_index=LogIndex(commit_index),
         commit_term=Term(commit_term),
+        recovery=recovery,
         read_round=read_round,
         quiesce_round=quiesce_round,
     )

@@ -13,7 +13,7 @@ from raftlog.core.membership import Membership
 from raftlog.core.messages import AppendReply, Heartbeat, HeartbeatReply, RaftMessage, VoteReply
 from raftlog.core.ready import Role
 from raftlog.core.recovery import begun, is_recovering, next_recovery
-from raftlog.core.types import Entry, HardState, LastEntry, LogIndex, NodeId, Term
+from raftlog.core.types import Entry, HardState, LastEntry, LogIndex, NodeId, Term, VotersAt
 from raftlog.errors import AcknowledgedEntriesLost
 from tests.core.member import (
     NOBODY_DECIDES,
@@ -352,6 +352,70 @@ def others_have_all(network: Network, node: int) -> bool:
     lost = [each.disk_hard_state.lost for each in network.members.values()]
     most = max([*ends.values(), *(each for each in lost if each is not None)])
     return any(end >= most for holder, end in ends.items() if holder != node)
+
+
+def lost_an_older_log(*terms: int, voters: VotersAt | None = None) -> Member:
+    """A member whose log, with entries of these terms, was damaged and may have been a copy."""
+    member = Member(1, terms=list(terms), term=2)
+    member.disk_hard_state = member.disk_hard_state._replace(voters=voters)
+    member.lose_log(knows_end=True)
+    return member
+
+
+def votes_for(member: Member, *last: int) -> bool:
+    member.leader_lost(2, member.raft.term)
+    member.take()
+    member.step(vote_request(member, 3, term=member.raft.term + 1, last=(last[0], last[1])))
+    return any(reply.granted for reply in member.take(VoteReply))
+
+
+def test_of_a_damaged_log_a_leader_may_know_a_later_term_though_no_higher_index() -> None:
+    """The copy ends with entries of term 1 that were never committed."""
+    member = lost_an_older_log(*10 * [1])
+    member.step(heartbeat(member, 2, term=2, commit_index=5, commit_term=1))
+    assert not member.raft.incomplete, "that was in it"
+    with pytest.raises(AcknowledgedEntriesLost):
+        member.step(heartbeat(member, 2, term=2, commit_index=5, commit_term=2))
+    member.settle()
+    assert not votes_for(member, 2, 3)
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_of_a_damaged_log_the_journal_may_know_later_voters(held: bool) -> None:
+    voters = VotersAt(LogIndex(5), node_ids(1, 2, 3), held=held, term=Term(1))
+    assert votes_for(lost_an_older_log(1, 1, voters=voters), 1, 4) is not held
+    assert votes_for(lost_an_older_log(1, 1, 1, 1, 1, voters=voters), 1, 5)
+
+
+def test_voters_that_were_never_committed_are_forgotten_with_a_later_term() -> None:
+    voters = VotersAt(LogIndex(13), node_ids(1, 2), held=True, term=Term(1))
+    member = Member(1, membership=Membership(node_ids(1, 2, 3)), terms=[1, 1], term=2)
+    member.disk_hard_state = member.disk_hard_state._replace(voters=voters)
+    member.start()
+    assert member.raft.incomplete
+    assert member.raft.membership.voters == (1, 2)
+    member.step(append_request(member, 3, term=2, prev=(1, 2), terms=[2]))
+    assert not member.raft.incomplete
+    assert member.raft.membership.voters == (1, 2, 3)
+
+
+def test_a_loss_within_a_recovery_is_told_to_the_leader_that_knows_of_this_one() -> None:
+    member = lost_an_older_log(1, 1, 2)
+    assert member.raft.recovering
+    numbers = []
+    for known in (0, 1, 1, 3, 2**61):
+        member.step(heartbeat(member, 2, term=2, commit_index=2, commit_term=1, recovery=known))
+        numbers += [reply.recovery for reply in member.take(HeartbeatReply)]
+    assert numbers == [1, 3, 3, 5, 7]
+    assert member.raft.recovering
+
+
+def test_another_recovery_forgets_nothing_of_what_the_last_one_lost() -> None:
+    lost = [LastEntry(Term(1), LogIndex(index)) for index in (2, 4)]
+    first = begun(HardState(Term(1), NodeId(0)), lost[0])
+    assert begun(first, lost[1]).lost == lost[1], "a leader has told of more"
+    assert begun(begun(first, lost[1]), lost[0]).lost == lost[1]
+    assert begun(begun(HardState(Term(1), NodeId(0)), None), lost[1]).lost is None
 
 
 class Unnoticed(Network):

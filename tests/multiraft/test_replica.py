@@ -165,7 +165,7 @@ def test_a_leader_s_own_membership_counts_once_its_voters_are_known_without_the_
     journal.close()
     known = HardStateJournal.open(leader.fs, ROOT).get(GROUP)
     assert known is not None
-    assert known.voters == VotersAt(at, (NodeId(1),), held=True)
+    assert known.voters == VotersAt(at, (NodeId(1),), held=True, term=Term(1))
 
 
 def test_a_marker_is_written_without_news_for_the_core(leader: Alone) -> None:

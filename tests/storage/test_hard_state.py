@@ -94,7 +94,7 @@ def test_who_decides_survives_a_restart_with_former_voters(disk: FileSystem) -> 
     many = VotersAt(LogIndex(1 << 40), tuple(map(NodeId, range(1, 8))), (NodeId(9), NodeId(11)))
     held = {
         1: state(3, 2)._replace(voters=many),
-        2: state(1, 1)._replace(voters=VotersAt(LogIndex(4), (NodeId(3),))),
+        2: state(1, 1)._replace(voters=VotersAt(LogIndex(4), (NodeId(3),), term=Term(1 << 40))),
         3: state(2)._replace(recovery=1, lost=LastEntry(Term(2), LogIndex(8)), voters=many),
         4: state(3, 2)._replace(voters=many._replace(held=True)),
     }
