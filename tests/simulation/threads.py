@@ -143,7 +143,7 @@ class Threads:
             return simulator.now_us / SECOND
 
         time = SimpleNamespace(monotonic=now_s, time=now_s, sleep=self.sleep)
-        locks = SimpleNamespace(Lock=lambda: Lock(self))
+        locks = SimpleNamespace(Lock=lambda: Lock(self), current_thread=threading.current_thread)
         ids = SimpleNamespace(uuid4=lambda: _drawn_id(random))
         return both(
             replaced(tenacity.nap, "time", time),
