@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeVar, assert_never
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, assert_never
 
 from raftlog.comparison import (
     STATES_COMPARED_EVERY,
@@ -176,23 +176,6 @@ class Budget:
         return self.entries <= 0 or self.bytes <= 0 or self._clock_us() >= self._until_us
 
 
-Came = TypeVar("Came", AppendRequest, PulledEntries)
-
-_COMMAND_BYTES_MAX = 4 * 1024 * 1024
-"""Commands that are checked of one message, without the records beside them. No setting: it bounds
-for how long the loop stands still. A leader sends again what was left out."""
-
-
-def beginning_of(message: Came) -> Came:
-    """The message with no more entries than may be checked at once, and with one at least."""
-    room = _COMMAND_BYTES_MAX
-    for count, entry in enumerate(message.entries):
-        room -= len(entry.payload.command)
-        if room < 0 and count > 0:
-            return replace(message, entries=message.entries[:count])
-    return message
-
-
 def check_commands(message: AppendRequest | PulledEntries, kinds: frozenset[type]) -> None:
     """Raises `PeerProtocolViolation` if this program cannot read a command that came, or does not
     know the version of the state machine that it begins: once such an entry is committed every
@@ -331,8 +314,7 @@ class Replica:
         `term_max`, and what is raised: see `Raft.step`.
         """
         raft = self.raft
-        if isinstance(message, AppendRequest):
-            message = beginning_of(message)
+        if isinstance(message, AppendRequest) and message.term >= raft.term:
             check_commands(message, self.machine.commands)
         raft.step(message, term_max=term_max)
         if message.term == raft.term:
@@ -349,7 +331,6 @@ class Replica:
 
     def observe(self, pulled: PulledEntries, *, term_max: Term = validity.TERM_MAX) -> None:
         """As `Raft.observe`."""
-        pulled = beginning_of(pulled)
         check_commands(pulled, self.machine.commands)
         self.raft.observe(pulled, term_max=term_max)
 

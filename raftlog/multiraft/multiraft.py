@@ -75,7 +75,7 @@ from raftlog.multiraft.limits import MultiRaftLimits
 from raftlog.multiraft.local_replica import LocalReplica, ReadReply, WriteReply, compared_events
 from raftlog.multiraft.observing import Observing
 from raftlog.multiraft.rebuild import Rebuilds
-from raftlog.multiraft.refusals import Refusals
+from raftlog.multiraft.refusals import Refusals, beginnings
 from raftlog.multiraft.repair import Repairs
 from raftlog.multiraft.replicas import NodeReplicas
 from raftlog.multiraft.scrubs import ScrubLimits, Scrubs
@@ -559,7 +559,7 @@ class MultiRaft:
     def receive(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         """Messages of one frame from the peer, in the order they were sent."""
         self._awake.heard(peer)
-        for message in messages:
+        for message in beginnings(messages):
             try:
                 self._receive(peer, message)
             except PeerProtocolViolation as violation:

@@ -1,9 +1,13 @@
-"""What peers sent that no honest peer sends a sound node: counted, and told now and then."""
+"""What of the messages of peers is not taken: entries that are too many to check at once, and what
+no honest peer sends a sound node, which is counted, and logged now and then."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
+from raftlog.core.messages import AppendRequest, PeerMessage, PulledEntries
 from raftlog.core.types import NodeId
 from raftlog.errors import AcknowledgedEntriesLost, PeerProtocolViolation
 from raftlog.multiraft.effects import Effects, PeerMessagesRefused
@@ -11,6 +15,31 @@ from raftlog.multiraft.effects import Effects, PeerMessagesRefused
 _TOLD_TICKS = 100
 """A peer is logged once in so many ticks, however often it breaks the protocol. It bounds lines of
 the node's log and nothing else, so it is no setting."""
+
+_COMMAND_BYTES_MAX = 2 * 1024 * 1024
+"""Commands that are checked of one frame, without the records beside them. No setting: it bounds
+for how long the loop stands still, and honest frames have less."""
+
+
+def beginnings(messages: Iterable[PeerMessage]) -> Iterator[PeerMessage]:
+    """The messages of a frame, without entries whose commands are more than may be checked at once;
+    the first entry of all is among them. They count as lost: they are sent, or asked for, again."""
+    room, is_first = _COMMAND_BYTES_MAX, True
+    for message in messages:
+        if not isinstance(message, AppendRequest | PulledEntries) or not message.entries:
+            yield message
+            continue
+        taken = 0
+        for entry in message.entries:
+            room -= len(entry.payload.command)
+            if room < 0 and not is_first:
+                break
+            is_first = False
+            taken += 1
+        if taken == len(message.entries):
+            yield message
+        elif taken:
+            yield replace(message, entries=message.entries[:taken])
 
 
 class Refusals:

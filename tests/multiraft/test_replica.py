@@ -33,7 +33,8 @@ from raftlog.damage_table import Trouble
 from raftlog.errors import AcknowledgedEntriesLost, PeerProtocolViolation
 from raftlog.machines.commands import RegisterNode, SnapshotPoint
 from raftlog.machines.controller import ControllerMachine
-from raftlog.replica import Budget, Output, Replica, beginning_of
+from raftlog.multiraft.refusals import beginnings
+from raftlog.replica import Budget, Output, Replica
 from raftlog.storage.contract import ROOT
 from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.limits import LogLimits
@@ -291,17 +292,33 @@ def take(replica: Replica, message: AppendRequest | PulledEntries) -> None:
             replica.observe(message)
 
 
-@pytest.mark.parametrize(("mib", "taken"), [((1, 1, 1), 3), ((3, 2, 1), 1), ((9, 1), 1), ((), 0)])
+@pytest.mark.parametrize(
+    ("frame", "taken"),
+    [
+        ([[1], [1]], [1, 1]),
+        ([[1, 1, 1], [1]], [2]),
+        ([[9, 1], [1], [0]], [1]),
+        ([[], [2], [0], []], [0, 1, 1, 0]),
+        ([[1], [2, 1], [0]], [1]),
+    ],
+)
 @pytest.mark.parametrize("came", [appended, pulled])
-def test_of_a_message_so_many_bytes_of_commands_are_checked_at_once(
-    came: Callable[..., AppendRequest | PulledEntries], mib: tuple[int, ...], taken: int
+def test_of_a_frame_so_many_bytes_of_commands_are_checked_at_once(
+    came: Callable[..., AppendRequest | PulledEntries], frame: list[list[int]], taken: list[int]
 ) -> None:
     first = came(2, 1, Entry(LogIndex(1), Term(1), EntryKind.COMMAND, Payload(b"", b"")))
-    entries = tuple(
-        Entry(LogIndex(at), Term(1), EntryKind.COMMAND, Payload(bytes(size << 20), b"body"))
-        for at, size in enumerate(mib, 1)
-    )
-    assert beginning_of(replace(first, entries=entries)).entries == entries[:taken]
+    messages = [
+        replace(
+            first,
+            entries=tuple(
+                Entry(LogIndex(at), Term(1), EntryKind.COMMAND, Payload(bytes(mib << 20), b"body"))
+                for at, mib in enumerate(sizes, 1)
+            ),
+        )
+        for sizes in frame
+    ]
+    kept = [message for message in beginnings(messages) if isinstance(message, type(first))]
+    assert [len(message.entries) for message in kept] == taken
 
 
 def check_applied(replica: Replica) -> None:
