@@ -76,7 +76,8 @@ _RECOVERY = 2
 _LOST = 3
 """The term and index of the last entry of a log that is lost. It follows on the recovery."""
 _VOTERS = 4
-"""The index of the log's latest membership, in the place of the term."""
+"""The index of the log's latest membership, in the place of the term. In the place of the vote is
+twice its term, and 1 more if the log has it durably."""
 _VOTER = 5
 """A voter of it; 1 in the place of the vote: a former one, which counts still."""
 _BOOT = 6
