@@ -102,6 +102,8 @@ class Placing:
         if not (self._restoring or self.full):
             count = self._random.randrange(len(everyone) // 2 + 1, len(everyone) + 1)
             voters = tuple(sorted(self._random.sample(everyone, count)))
+        if not now.is_reached and not set(now.voters) <= set(everyone):
+            voters = now.former  # it waits for a node whose machine is lost, and is taken back
         if voters == now.voters:
             return
         command = PlaceGroup(group=group, voters=voters, generation=now.generation, former=made)
