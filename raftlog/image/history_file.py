@@ -29,6 +29,12 @@ from raftlog.checksum import crc32c
 from raftlog.core.types import GroupId, Offset
 from raftlog.errors import CorruptFile, MalformedRequest
 from raftlog.image.history_digest import digest_sum, row_group_digest
+from raftlog.image.limits import (
+    DESCRIPTION_BYTES_MAX,
+    ENTRY_BYTES_MAX,
+    RECEIVED_FOOTER_BYTES_MAX,
+    RECEIVED_ROW_GROUPS_MAX,
+)
 from raftlog.image.manifest import (
     HISTORY_PREFIX,
     HistoryInfo,
@@ -240,7 +246,7 @@ class HistoryFile:
     missing, or not the one that the manifest means) and `FormatUnsupported`.
     """
 
-    __slots__ = ("_direct", "_file", "_fs", "_group", "_index", "_path", "info")
+    __slots__ = ("_direct", "_file", "_fs", "_group", "_index", "_path", "_received", "info")
 
     busy = False
 
@@ -253,10 +259,12 @@ class HistoryFile:
         *,
         prefix: str = "",
         direct: bool = False,
+        received: bool = False,
     ) -> None:
         """`prefix` goes before the name that the file has now. `direct`: read what the disk has,
-        past the page cache."""
+        past the page cache. `received`: another node gave it (`raftlog.image.limits`)."""
         self._direct = direct
+        self._received = received
         self._fs = fs
         self._path = f"{folder}/{prefix}{info.name}"
         self._group = group
@@ -268,7 +276,7 @@ class HistoryFile:
     def index(self) -> RowGroupIndex:
         """All row groups by their numbers. They never change."""
         if self._index is None:
-            self._index = _read_index(self.opened(), self._group, self.info)
+            self._index = _read_index(self.opened(), self._group, self.info, self._received)
         return self._index
 
     def byte_index(self) -> ByteIndex:
@@ -401,7 +409,7 @@ class HistoryFile:
         )
 
 
-def _read_index(file: File, group: GroupId, info: HistoryInfo) -> RowGroupIndex:
+def _read_index(file: File, group: GroupId, info: HistoryInfo, received: bool) -> RowGroupIndex:
     if file.size() != info.byte_count:
         size = file.size()
         raise _damage(file, min(size, info.byte_count), f"it has {size} of {info.byte_count} bytes")
@@ -414,13 +422,13 @@ def _read_index(file: File, group: GroupId, info: HistoryInfo) -> RowGroupIndex:
     if trailer != _trailer(header, length, info.footer_crc):
         raise _damage(file, trailer_position, "its trailer is not what was written")
     position = trailer_position - length
-    if position < SEGMENT_HEADER_BYTES:
+    if position < SEGMENT_HEADER_BYTES or (received and length > RECEIVED_FOOTER_BYTES_MAX):
         raise _damage(file, trailer_position, f"its footer would have {length} bytes")
     data = _read(file, position, length)
     if crc32c(data, header.chain) != info.footer_crc:
         raise _damage(file, position, "the checksum of its footer differs")
     try:
-        footer = decode_footer(data)
+        footer = decode_footer(data, RECEIVED_ROW_GROUPS_MAX if received else None)
     except MalformedRequest as error:
         raise _damage(file, position, error.what) from error
     return _index_of(footer, file, info, position)
@@ -429,6 +437,13 @@ def _read_index(file: File, group: GroupId, info: HistoryInfo) -> RowGroupIndex:
 def _index_of(
     footer: HistoryFooter, file: File, info: HistoryInfo, footer_position: int
 ) -> RowGroupIndex:
+    for what, lengths, most in (
+        ("body", footer.body_lengths, ENTRY_BYTES_MAX),
+        ("description", footer.description_lengths, DESCRIPTION_BYTES_MAX),
+    ):
+        if max(lengths, default=0) > most:
+            problem = f"a {what} would have {max(lengths)} bytes; {most} are allowed"
+            raise _damage(file, footer_position, problem)
     counts = footer.record_counts
     both = map(int.__add__, footer.body_lengths, footer.description_lengths)
     try:

@@ -134,7 +134,7 @@ class Incoming:
         (`raftlog.image.machine.progress`)."""
         self._fs = fs
         self._folder = folder
-        self._info = info
+        self.info = info
         self._reached = reached
         self._history_start = FIRST_OFFSET
         self._wanted: dict[str, FileInfo] = {}
@@ -201,21 +201,23 @@ class Incoming:
         discard_received(self._fs, self._folder)
 
     def _check(self, info: FileInfo) -> None:
-        fs, folder, group, prefix = self._fs, self._folder, self._info.group, INCOMING_PREFIX
+        fs, folder, group, prefix = self._fs, self._folder, self.info.group, INCOMING_PREFIX
         match info:
             case SnapshotInfo():
                 state = read_snapshot(fs, folder, group, info, prefix=prefix)
-                found = restored(self._info, info, state, received=True)
+                found = restored(self.info, info, state, received=True)
                 self._check_state(info, found)
             case StagesInfo():
-                stages = StagesFile(fs, folder, group, info, prefix=prefix)
+                stages = StagesFile(fs, folder, group, info, prefix=prefix, received=True)
                 try:
                     for _ in stages.check():
                         pass
                 finally:
                     stages.close()
             case HistoryInfo():
-                history = HistoryFile(fs, folder, group, info, prefix=prefix, direct=True)
+                history = HistoryFile(
+                    fs, folder, group, info, prefix=prefix, direct=True, received=True
+                )
                 try:
                     for row_group in history.row_groups_between(info.start, info.end):
                         history.check_row_group(row_group)

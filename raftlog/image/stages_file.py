@@ -7,16 +7,19 @@ have gaps. The manifest says where the file ends.
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from raftlog.core.types import Entry, EntryKind, GroupId, LogIndex, Term
 from raftlog.errors import CorruptFile, RaftlogError
+from raftlog.image.limits import ENTRY_BYTES_MAX, RECEIVED_FRAMES_MAX
 from raftlog.image.manifest import STAGES_PREFIX, StagesInfo, remove_earlier_tries
 from raftlog.storage.contract import File, FileSystem
 from raftlog.storage.frames import FRAME_HEADER_BYTES, Purpose, SegmentHeader
 from raftlog.storage.read import EntryFrame, read_command, read_in_frame, read_payload
-from raftlog.storage.recovery import FrameWalk, read_segment_header
+from raftlog.storage.recovery import FrameWalk, PlacedFrame, read_segment_header
 from raftlog.storage.unfinished import finish_file, unfinished_file
 from raftlog.storage.write import NEW_FILE_ENDING, Segment
 
@@ -73,67 +76,118 @@ class _Place(NamedTuple):
     kind: EntryKind
 
 
+class _Frames(NamedTuple):
+    """What the frames' headers say, in packed columns: there may be millions."""
+
+    indexes: array[int]
+    """They rise."""
+    positions: array[int]
+    terms: array[int]
+    kinds: array[int]
+    chains: array[int]
+    command_lengths: array[int]
+    body_lengths: array[int]
+
+    @classmethod
+    def none(cls) -> _Frames:
+        return cls(*(array(code) for code in "QQQBIII"))
+
+    def append(self, placed: PlacedFrame) -> None:
+        frame = placed.header
+        row = (frame.index, placed.position, frame.term, frame.kind, frame.chain)
+        for column, number in zip(
+            self, (*row, frame.command_length, frame.body_length), strict=True
+        ):
+            column.append(number)
+
+
 class StagesFile:
     """A file that `write_stages` made, open for reading. One thread's own."""
 
     busy = False
 
     def __init__(
-        self, fs: FileSystem, folder: str, group: GroupId, info: StagesInfo, *, prefix: str = ""
+        self,
+        fs: FileSystem,
+        folder: str,
+        group: GroupId,
+        info: StagesInfo,
+        *,
+        prefix: str = "",
+        received: bool = False,
     ) -> None:
         """Opens the file and reads all frames' headers; `prefix` goes before the name that it has
-        now. Raises `CorruptFile`: missing, damaged, or not the file that the manifest means."""
+        now. `received`: another node gave it (`raftlog.image.limits`).
+        Raises `CorruptFile`: missing, damaged, or not the file that the manifest means."""
         self._fs = fs
         self._path = f"{folder}/{prefix}{info.name}"
         self._file: File | None = None
-        self._places: dict[int, _Place] = {}
+        self._seed = 0
+        self._frames = _Frames.none()
         try:
-            self._read_places(group, info)
+            self._read_frames(group, info, RECEIVED_FRAMES_MAX if received else None)
         except RaftlogError:
             self.close()
             raise
 
-    def _read_places(self, group: GroupId, info: StagesInfo) -> None:
+    def _read_frames(self, group: GroupId, info: StagesInfo, frames_max: int | None) -> None:
         file = self.opened()
         header = read_segment_header(file, purpose=Purpose.STAGES, group=group)
+        self._seed = header.seed
+        indexes = self._frames.indexes
         walk = FrameWalk(file, header, stop=info.byte_count)
         for placed in walk:
             frame = placed.header
             if frame.kind not in _KINDS:
                 problem = f"the kind of its frame is {frame.kind}"
-                raise CorruptFile(file=file.path, position=placed.position, problem=problem)
-            self._places[frame.index] = _Place(
-                EntryFrame(
-                    entry_index=frame.index,
-                    position=placed.position,
-                    seed=header.seed,
-                    chain=frame.chain,
-                    command_length=frame.command_length,
-                    body_length=frame.body_length,
-                ),
-                Term(frame.term),
-                EntryKind(frame.kind),
-            )
+            elif indexes and frame.index <= indexes[-1]:
+                problem = f"entry {frame.index} follows entry {indexes[-1]}"
+            elif frame.payload_bytes > ENTRY_BYTES_MAX:
+                problem = f"entry {frame.index} would have {frame.payload_bytes} bytes"
+            elif len(indexes) == frames_max:
+                problem = f"it has more than {frames_max} frames"
+            else:
+                self._frames.append(placed)
+                continue
+            raise CorruptFile(file=file.path, position=placed.position, problem=problem)
         if (walk.end, walk.chain) != (info.byte_count, info.chain):
             problem = f"its frames end there and not at {info.byte_count}, or are others"
             raise CorruptFile(file=file.path, position=walk.end, problem=problem)
 
     def __contains__(self, index: int) -> bool:
-        return index in self._places
+        indexes = self._frames.indexes
+        row = bisect_left(indexes, index)
+        return row < len(indexes) and indexes[row] == index
+
+    def _place(self, index: int) -> _Place:
+        """Raises `KeyError` if it does not hold the entry."""
+        if index not in self:
+            raise KeyError(index)
+        frames = self._frames
+        row = bisect_left(frames.indexes, index)
+        frame = EntryFrame(
+            entry_index=index,
+            position=frames.positions[row],
+            seed=self._seed,
+            chain=frames.chains[row],
+            command_length=frames.command_lengths[row],
+            body_length=frames.body_lengths[row],
+        )
+        return _Place(frame, Term(frames.terms[row]), EntryKind(frames.kinds[row]))
 
     def frame_bytes(self, index: int) -> int:
         """The length of the entry's frame, with header, command and body."""
-        frame = self._places[index].frame
+        frame = self._place(index).frame
         return FRAME_HEADER_BYTES + frame.command_length + frame.body_length
 
     def command(self, index: int) -> tuple[Term, EntryKind, bytes]:
         """The entry without its body; see `GroupLog.command`."""
-        place = self._places[index]
+        place = self._place(index)
         return place.term, place.kind, read_command(self.opened(), place.frame)
 
     def body_slices(self, index: int, slices: Sequence[tuple[int, int]]) -> list[bytes]:
         """Raw bytes of the entry's body; see `GroupLog.body_slices`."""
-        frame = self._places[index].frame
+        frame = self._place(index).frame
         found = []
         for position, length in slices:
             assert 0 <= position <= position + length <= frame.body_length, "exceeds the body"
@@ -143,19 +197,20 @@ class StagesFile:
 
     def entry(self, index: LogIndex) -> Entry:
         """The whole entry; the CRCs of command and body are checked. Raises `CorruptFile`."""
-        place = self._places[index]
+        place = self._place(index)
         return Entry(index, place.term, place.kind, read_payload(self.opened(), place.frame))
 
     def check_entry(self, index: int) -> None:
         """Check the CRCs of the entry's command and body. Raises `CorruptFile`."""
-        read_payload(self.opened(), self._places[index].frame)
+        read_payload(self.opened(), self._place(index).frame)
 
     def check(self) -> Iterator[int]:
         """Check the CRCs of all commands and bodies, one entry at a time; yields the bytes of each.
         Raises `CorruptFile`."""
-        for place in self._places.values():
-            read_payload(self.opened(), place.frame)
-            yield place.frame.command_length + place.frame.body_length
+        for index in self._frames.indexes:
+            frame = self._place(index).frame
+            read_payload(self.opened(), frame)
+            yield frame.command_length + frame.body_length
 
     def opened(self) -> File:
         """The file, opened unless it is open. Raises `CorruptFile` if it is missing."""

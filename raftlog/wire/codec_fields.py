@@ -22,6 +22,15 @@ LENGTH_DELIMITED = 2
 _VARINT = 0
 _FIXED_BYTES = {1: 8, 5: 4}
 """By wire type."""
+_WIDTHS = {
+    FieldDescriptor.TYPE_FIXED32: 4,
+    FieldDescriptor.TYPE_SFIXED32: 4,
+    FieldDescriptor.TYPE_FLOAT: 4,
+    FieldDescriptor.TYPE_FIXED64: 8,
+    FieldDescriptor.TYPE_SFIXED64: 8,
+    FieldDescriptor.TYPE_DOUBLE: 8,
+}
+"""Bytes of numbers that are no varints."""
 _TAG_BYTES_MAX = _LENGTH_BYTES_MAX = 5
 _VARINT_BYTES_MAX = 10
 _CONTINUED = bytes(range(0x80, 0x100))
@@ -81,8 +90,8 @@ class _Shape(NamedTuple):
 
     messages: dict[int, Descriptor]
     """By tag, without those that contain neither messages nor lists."""
-    lists: frozenset[int]
-    """The tags of packed numbers, which are varints in all messages that are counted."""
+    lists: dict[int, int]
+    """By the tag of packed numbers, the bytes of each; 0: they are varints."""
 
 
 def _check_count(data: bytes, kind: type[Message], fields_max: int) -> None:
@@ -95,8 +104,11 @@ def _check_count(data: bytes, kind: type[Message], fields_max: int) -> None:
             continue
         tag, start, position = field(data, position, end)
         count += 1
-        if tag in shape.lists:
+        width = shape.lists.get(tag)
+        if width == 0:
             count += len(data[start:position].translate(None, _CONTINUED))
+        elif width is not None:
+            count += (position - start) // width
         if count > fields_max:
             raise Unreadable(f"{kind.__name__} has more than {fields_max} fields")
         if tag in shape.messages:
@@ -115,9 +127,9 @@ def _shape(kind: Descriptor) -> _Shape:
             if (part := each.message_type) is not None
             and any(inner.is_repeated or inner.message_type for inner in part.fields)
         },
-        lists=frozenset(
-            tag
+        lists={
+            tag: _WIDTHS.get(each.type, 0)
             for tag, each in tags.items()
             if each.is_repeated and each.message_type is None and each.type not in texts
-        ),
+        },
     )

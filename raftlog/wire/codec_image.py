@@ -14,6 +14,8 @@ from raftlog.wire.history import HistoryFooter, RowGroupDescription
 
 _CALL = "history file"
 """What a `MalformedRequest` names where the bytes came from a history file."""
+_DIGEST_BYTES_MAX = 64
+"""A longer one is none of ours, which have 16."""
 
 
 def encode_description(description: RowGroupDescription) -> bytes:
@@ -31,6 +33,8 @@ def decode_description(data: bytes) -> RowGroupDescription:
     try:
         message = parse(pb.RowGroupDescription, data)
         text_check(message.DESCRIPTOR)(message)
+        if len(message.digest) > _DIGEST_BYTES_MAX:
+            raise Unreadable(f"a digest of {len(message.digest)} bytes")
         header = decode_header(message.header)
         return RowGroupDescription(
             header=header,
@@ -63,11 +67,15 @@ def encode_footer(footer: HistoryFooter) -> bytes:
     return message.SerializeToString(deterministic=True)
 
 
-def decode_footer(data: bytes) -> HistoryFooter:
-    """What `encode_footer` was given, with columns of equal length. Raises `MalformedRequest`."""
+def decode_footer(data: bytes, rows_max: int | None = None) -> HistoryFooter:
+    """What `encode_footer` was given, with columns of equal length. Raises `MalformedRequest`, also
+    if it has more than `rows_max` rows."""
+    columns_max = len(pb.HistoryFooter.DESCRIPTOR.fields)
+    fields_max = len(data) if rows_max is None else columns_max * (rows_max + 1)
     try:
-        # It has numbers only, which take 16 bytes each.
-        message = parse(pb.HistoryFooter, data, len(data))
+        message = parse(pb.HistoryFooter, data, fields_max)
+        if rows_max is not None and len(message.record_counts) > rows_max:
+            raise Unreadable(f"a footer of more than {rows_max} row groups")
         footer = HistoryFooter(
             record_counts=array("q", message.record_counts),
             record_bytes=array("q", message.record_bytes),

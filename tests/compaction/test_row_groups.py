@@ -15,17 +15,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raftlog.compaction import merge as merging
-from raftlog.compaction.cuts import LARGE_BYTES_MIN, LARGE_RECORDS_MIN, ROW_GROUP_RECORDS_MAX
+from raftlog.compaction.cuts import (
+    LARGE_BYTES_MIN,
+    LARGE_RECORDS_MIN,
+    ROW_GROUP_NAME_BYTES_MAX,
+    ROW_GROUP_RECORDS_MAX,
+    ROW_GROUP_RUNS_MAX,
+)
 from raftlog.compaction.digest import digest_chunks
-from raftlog.compaction.merge import JOB_DECODED_BYTES_MIN
+from raftlog.compaction.merge import DECODED_BYTES_MAX, JOB_DECODED_BYTES_MIN
 from raftlog.compaction.row_groups import SourceBatch, row_groups
+from raftlog.config import ServerSettings
 from raftlog.core.types import Offset
 from raftlog.image.history_file import HistoryFile, RowGroup, write_history_file
+from raftlog.image.limits import DESCRIPTION_BYTES_MAX, ENTRY_BYTES_MAX
 from raftlog.machines.evolution import ADD, RENAME, SET_TYPE, ColumnChange, evolved
 from raftlog.machines.schema import Schema
 from raftlog.records.arrow_types import arrow_schema, schema_of
 from raftlog.records.batch_codec import decode_batch, encode_batch
 from raftlog.wire.batch import BatchHeader
+from raftlog.wire.codec_commands import COMMAND_BYTES_MAX
 from raftlog.wire.runs import Runs
 from tests.image.row_groups import read_back
 from tests.records.strategies import SCHEMAS, batches_of
@@ -217,3 +226,14 @@ def test_batches_of_several_versions_stay_as_each_version_has_them(versions: lis
     assert [each.header.schema_version for each in found] == [one for one, _ in groupby(versions)]
     decoded = [decode_batch(each.header, each.body, latest, ["id", "stand"]) for each in found]
     assert pa.Table.from_batches(decoded).to_pylist() == parts
+
+
+def test_no_row_group_has_more_than_a_history_file_may_have() -> None:
+    (entry_bytes_max,) = (
+        each.le
+        for each in ServerSettings.model_fields["entry_bytes_max"].metadata
+        if hasattr(each, "le")
+    )
+    assert max(entry_bytes_max, 2 * DECODED_BYTES_MAX) < ENTRY_BYTES_MAX
+    runs_bytes = 5 * 10 * ROW_GROUP_RUNS_MAX + 4 * ROW_GROUP_NAME_BYTES_MAX
+    assert COMMAND_BYTES_MAX + runs_bytes < DESCRIPTION_BYTES_MAX

@@ -21,6 +21,7 @@ from raftlog.image.history_file import (
     RowGroup,
     write_history_file,
 )
+from raftlog.image.limits import DESCRIPTION_BYTES_MAX, ENTRY_BYTES_MAX
 from raftlog.image.manifest import HistoryInfo
 from raftlog.storage.frames import SEGMENT_HEADER_BYTES, SegmentHeader, decode_segment_header
 from raftlog.storage.write import NEW_FILE_ENDING
@@ -338,9 +339,23 @@ def test_what_is_forged_here_is_a_file_if_nothing_is_changed() -> None:
     assert read(*forged(_unchanged)) == [row_group(START, 3)]
 
 
+def _long_body(d: RowGroupDescription, f: HistoryFooter) -> RowGroupDescription:
+    f.body_lengths[0] = ENTRY_BYTES_MAX + 1
+    return d
+
+
+def _long_description(d: RowGroupDescription, f: HistoryFooter) -> RowGroupDescription:
+    """It says that the row group after it has one."""
+    _one_row_group_more(d, f)
+    f.description_lengths[1] = DESCRIPTION_BYTES_MAX + 1
+    return d
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
+        (_long_body, "a body would have 276824065 bytes; 276824064 are allowed"),
+        (_long_description, "a description would have 25165825 bytes; 25165824 are allowed"),
         (_other_records, "counts other records"),
         (_other_columns, "do not fit"),
         (_other_runs, "runs of 4 records in a batch of 3"),
@@ -355,6 +370,24 @@ def test_what_is_forged_here_is_a_file_if_nothing_is_changed() -> None:
 def test_good_checksums_over_nonsense_are_damage(change: Forge, problem: str) -> None:
     with pytest.raises(CorruptFile, match=problem):
         read(*forged(change))
+
+
+@pytest.mark.parametrize(
+    ("bound", "problem"),
+    [
+        ("RECEIVED_FOOTER_BYTES_MAX", "its footer would have"),
+        ("RECEIVED_ROW_GROUPS_MAX", "has more than 15 fields"),
+    ],
+)
+def test_another_nodes_footer_has_bounds_and_the_nodes_own_has_none(
+    bound: str, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """200 MiB of it took 5 GiB of memory."""
+    disk, info = written()
+    monkeypatch.setattr(history_file, bound, 2)
+    assert read(disk, info)
+    with pytest.raises(CorruptFile, match=problem):
+        assert HistoryFile(disk, FOLDER, GROUP, info, received=True).index
 
 
 # ---------------------------------------------------------------- crashes

@@ -10,6 +10,7 @@ import pytest
 
 from raftlog.core.types import Entry, GroupId, LogIndex
 from raftlog.errors import CorruptFile, FormatUnsupported
+from raftlog.image import stages_file
 from raftlog.image.manifest import StagesInfo
 from raftlog.image.snapshot_file import read_snapshot, write_snapshot
 from raftlog.image.stages_file import StagesFile, write_stages
@@ -153,6 +154,35 @@ def test_another_stages_file_of_the_same_name_is_refused() -> None:
         StagesFile(new_disk(), FOLDER, GROUP, info)
     with pytest.raises(CorruptFile):
         StagesFile(disk, FOLDER, GroupId(GROUP + 1), info)
+
+
+def test_stages_whose_indexes_do_not_rise_are_damage() -> None:
+    disk = new_disk()
+    stages = [entry(3), entry(7), entry(7)]
+    info = write_stages(disk, FOLDER, GROUP, stages, first=LogIndex(3), last=LogIndex(7))
+    with pytest.raises(CorruptFile, match="entry 7 follows entry 7"):
+        StagesFile(disk, FOLDER, GROUP, info)
+
+
+@pytest.mark.parametrize(
+    ("bound", "own", "problem"),
+    [
+        ("RECEIVED_FRAMES_MAX", True, "it has more than 3 frames"),
+        ("ENTRY_BYTES_MAX", False, "entry 3 would have"),
+    ],
+)
+def test_stages_have_bounds_before_they_are_read(
+    bound: str, own: bool, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`own`: a file that the node has made itself is read all the same."""
+    disk = new_disk()
+    info = written(disk)
+    assert StagesFile(disk, FOLDER, GROUP, info, received=True)
+    monkeypatch.setattr(stages_file, bound, 3)
+    with pytest.raises(CorruptFile, match=problem):
+        StagesFile(disk, FOLDER, GROUP, info, received=True)
+    if own:
+        assert read_all(disk, info)
 
 
 def test_a_stage_of_an_unknown_kind_is_damage() -> None:

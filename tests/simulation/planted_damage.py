@@ -23,7 +23,7 @@ def stage_copied_unchecked() -> Any:
 
     def entry(self: StagesFile, index: LogIndex) -> Entry:
         term, kind, command = self.command(index)
-        (body,) = self.body_slices(index, [(0, self._places[index].frame.body_length)])
+        (body,) = self.body_slices(index, [(0, self._place(index).frame.body_length)])
         return Entry(index, term, kind, Payload(command, body))
 
     return replaced(StagesFile, "entry", entry)

@@ -16,6 +16,8 @@ from raftlog.wire.codec import (
     PeerFrames,
     decode_batch_header,
     decode_command,
+    decode_description,
+    decode_footer,
     decode_peer_messages,
 )
 from raftlog.wire.codec_fields import parse
@@ -235,6 +237,25 @@ def test_a_batch_s_header_is_not_parsed_beyond_its_bound(name: str):
         DECODERS[name](data)
 
 
+def test_a_digest_that_is_none_of_ours_is_malformed():
+    header, runs = pb.BatchHeader(record_count=1), pb.Runs(counts=[1], names=[""])
+    with pytest.raises(MalformedRequest, match="a digest of 65 bytes"):
+        decode_description(
+            pb.RowGroupDescription(header=header, runs=runs, digest=bytes(65)).SerializeToString()
+        )
+
+
+@pytest.mark.parametrize("number", [1, 300], ids=["short", "long"])
+def test_a_footer_has_no_more_rows_than_its_reader_allows(number: int):
+    """Each takes a hundred bytes of memory, and eight or more of the file."""
+    columns = {each.name: [number] * 8 for each in pb.HistoryFooter.DESCRIPTOR.fields}
+    data = pb.HistoryFooter(**columns).SerializeToString()
+    assert len(decode_footer(data).record_counts) == len(decode_footer(data, 8).record_counts) == 8
+    for most in (7, 1):
+        with pytest.raises(MalformedRequest, match="more than"):
+            decode_footer(data, most)
+
+
 @pytest.mark.parametrize(
     ("message", "fields"),
     [
@@ -243,6 +264,7 @@ def test_a_batch_s_header_is_not_parsed_beyond_its_bound(name: str):
         (pb.RegisterNode(node=1, address=_LONG, earlier_boot_ids=["a", "b", _LONG]), 5),
         (pb.ReadSizes(where=[pb.Predicate(negation=pb.Predicate(prefix=_PREFIX))]), 5),
         (pb.RowGroupDescription(header=pb.BatchHeader(columns=[_CHUNK] * 5)), 16),
+        (pb.HistoryFooter(record_counts=[300] * 9, description_crcs=[1] * 9), 20),
     ],
     ids=lambda each: type(each).__name__,
 )
