@@ -23,8 +23,14 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 from raftlog.core.types import COUNT_MAX, FIRST_OFFSET, LogIndex, Offset, Term
 from raftlog.errors import CorruptFile, FormatUnsupported
 from raftlog.image.history_digest import HISTORY_DIGEST_BYTES, digest_sum
+from raftlog.image.limits import (
+    FILE_BYTES_MIN,
+    RECEIVED_FILES_MAX,
+    RECEIVED_MANIFEST_BYTES_MAX,
+    RECEIVED_SNAPSHOT_BYTES_MAX,
+)
 from raftlog.state_hash import STATE_HASH_FIRST
-from raftlog.storage.checked_file import FILE_BYTES_MAX, TEXT, read_checked, write_checked
+from raftlog.storage.checked_file import TEXT, read_checked, write_checked
 from raftlog.storage.contract import FileSystem
 from raftlog.storage.prefix import NO_BASE, Base
 
@@ -289,12 +295,6 @@ def encode_image(image: Image) -> bytes:
     return json.dumps(table, separators=(",", ":")).encode()
 
 
-RECEIVED_BYTES_MAX = 64 * 1024 * 1024
-"""The text of another node's manifest, at most. It is decoded on the loop."""
-
-_ROWS_MAX = 400_000
-"""Files in it, at most: of 16 MiB or more, 6 TB of one topic."""
-
 _Random = Annotated[int, Field(ge=0, lt=1 << 64)]
 _Number = Annotated[int, Field(ge=0, lt=1 << 62)]
 """Indexes, terms, offsets and sizes: counting on from one still fits 64 bits."""
@@ -343,25 +343,32 @@ def decode_image(text: bytes, location: str) -> Image:
     raise CorruptFile(file=location, position=0, problem=problem)
 
 
-def received_image(text: bytes, snapshot_bytes: int, location: str) -> Image:
-    """Another node's image, which has a snapshot: its newest is a file of `snapshot_bytes`.
+def received_image(text: bytes, snapshot_bytes: int, location: str, *, of_topic: bool) -> Image:
+    """Another node's image, which has a snapshot: its newest is a file of `snapshot_bytes`. That of
+    a group that is no topic's has nothing else.
 
     Raises `CorruptFile`, which names `location`.
     """
-    if len(text) > RECEIVED_BYTES_MAX:
-        problem = f"it has {len(text)} bytes; {RECEIVED_BYTES_MAX} are allowed"
+    if len(text) > RECEIVED_MANIFEST_BYTES_MAX:
+        problem = f"it has {len(text)} bytes; {RECEIVED_MANIFEST_BYTES_MAX} are allowed"
         raise CorruptFile(file=location, position=0, problem=problem)
-    most = {b"[": _ROWS_MAX, b",": 7 * _ROWS_MAX, b":": len(_Text.model_fields)}
+    most = {b"[": RECEIVED_FILES_MAX, b",": 7 * RECEIVED_FILES_MAX, b":": len(_Text.model_fields)}
     for mark, count_max in most.items():  # values take far more memory than their text
         if text.count(mark) > count_max:
             problem = f"it has more than {count_max} times {mark.decode()!r}"
             raise CorruptFile(file=location, position=0, problem=problem)
     image = decode_image(text, location)
+    files: list[StagesInfo | HistoryInfo] = [*image.stages, *image.history]
     record_bytes = sum(each.record_bytes for each in image.history)
     if not image.snapshots:
         problem = "it has no snapshot"
-    elif snapshot_bytes > FILE_BYTES_MAX:
-        problem = f"its snapshot has {snapshot_bytes} bytes; {FILE_BYTES_MAX} are allowed"
+    elif snapshot_bytes > RECEIVED_SNAPSHOT_BYTES_MAX:
+        limit = RECEIVED_SNAPSHOT_BYTES_MAX
+        problem = f"its snapshot has {snapshot_bytes} bytes; {limit} are allowed"
+    elif not of_topic and (files or image.history_end):
+        problem = "its group is no topic's, and it has records or stages"
+    elif any(each.byte_count < FILE_BYTES_MIN for each in files):
+        problem = f"one of its files has fewer than {FILE_BYTES_MIN} bytes"
     elif max(image.index, record_bytes) > COUNT_MAX:
         problem = f"it is at entry {image.index}, with {record_bytes} bytes of records"
     else:

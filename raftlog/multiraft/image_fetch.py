@@ -11,7 +11,7 @@ No name from the wire becomes a path: only files that the decoded manifest names
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -23,6 +23,7 @@ from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import CorruptFile, FormatUnsupported, LogFromNewerVersion
 from raftlog.image.incoming import Incoming, Missing, with_received
 from raftlog.image.manifest import HistoryInfo, Image, received_image
+from raftlog.machines.commands import TopicInfo
 from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.effects import Effects, ImageRefused
 
@@ -105,6 +106,9 @@ class _Fetch:
     """There was more to ask for, but no room for it on the disk."""
     left: Counter[str] = field(default_factory=Counter)
     """For each file that is not finished, the chunks that are not written yet."""
+    complete: deque[str] = field(default_factory=deque)
+    """Files of which all is here. The first is being checked: one at a time, for a check takes
+    memory, and honest reads wait behind it."""
 
 
 class ImageFetches:
@@ -200,7 +204,10 @@ class ImageFetches:
         target = fetch.target
         try:
             theirs = received_image(
-                message.text, message.snapshot_bytes, f"the manifest of node {message.sender}"
+                message.text,
+                message.snapshot_bytes,
+                f"the manifest of node {message.sender}",
+                of_topic=isinstance(target.incoming.info, TopicInfo),
             )
         except CorruptFile as error:
             self._refuse(fetch, error.cause)
@@ -304,14 +311,22 @@ class ImageFetches:
         self._go_on(fetch)
 
     def _finish(self, fetch: _Fetch, name: str) -> None:
-        """Sync and check the file, while others are written."""
-        incoming = fetch.target.incoming
+        """All of the file is here: sync and check it, while others are written."""
+        fetch.complete.append(name)
+        if len(fetch.complete) == 1:
+            self._check_next(fetch)
+
+    def _check_next(self, fetch: _Fetch) -> None:
+        incoming, name = fetch.target.incoming, fetch.complete[0]
         check = _Check(incoming, name)
 
         def checked() -> None:
             if fetch.ended or self._stopped:
                 return
             if check.problem is None:
+                fetch.complete.popleft()
+                if fetch.complete:
+                    self._check_next(fetch)
                 del fetch.left[name]
                 self._go_on(fetch)
                 return

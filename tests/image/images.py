@@ -19,7 +19,7 @@ def stages(first: int, last: int) -> StagesInfo:
     return StagesInfo(
         first=LogIndex(first),
         last=LogIndex(last),
-        byte_count=64,
+        byte_count=128,
         chain=last,
     )
 

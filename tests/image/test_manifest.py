@@ -12,10 +12,10 @@ from pydantic import ValidationError
 
 from raftlog.core.types import COUNT_MAX, LogIndex
 from raftlog.errors import CorruptFile, FormatUnsupported
+from raftlog.image.limits import RECEIVED_MANIFEST_BYTES_MAX, RECEIVED_SNAPSHOT_BYTES_MAX
 from raftlog.image.manifest import (
     MANIFEST_COPIES,
     NO_IMAGE,
-    RECEIVED_BYTES_MAX,
     Image,
     SnapshotInfo,
     _Text,
@@ -27,7 +27,6 @@ from raftlog.image.manifest import (
     received_image,
     write_image,
 )
-from raftlog.storage.checked_file import FILE_BYTES_MAX
 from tests.image.images import image, snapshot, stages
 from tests.storage.disks import FOLDER, disk_of, files_of, flipped, new_disk
 
@@ -196,16 +195,20 @@ def test_an_image_that_cannot_be_is_refused(change: dict[str, Any]) -> None:
 
 def test_what_another_node_sends_has_a_snapshot_and_a_bounded_length() -> None:
     sound = image(2)
-    assert received_image(encode_image(sound), FILE_BYTES_MAX, "it") == sound
+    most = RECEIVED_SNAPSHOT_BYTES_MAX
+    assert received_image(encode_image(sound), most, "it", of_topic=True) == sound
     (file,) = sound.history
+    (opened,) = sound.stages
     beyond = LogIndex(COUNT_MAX + 1)
     for text, snapshot_bytes, problem in (
         (encode_image(NO_IMAGE), 1, "no snapshot"),
-        (bytes(RECEIVED_BYTES_MAX + 1), 1, "bytes"),
+        (bytes(RECEIVED_MANIFEST_BYTES_MAX + 1), 1, "bytes"),
         (b"[" * 400_001, 1, r"more than 400000 times '\['"),
         (b"," * 2_800_001, 1, "more than 2800000 times ','"),
         (encode_image(sound)[:-1] + b',"another":0}', 1, "more than 7 times ':'"),
-        (encode_image(sound), FILE_BYTES_MAX + 1, "its snapshot has"),
+        (encode_image(sound), most + 1, "its snapshot has"),
+        (encode_image(replace(sound, history=(replace(file, byte_count=95),))), 1, "fewer than 96"),
+        (encode_image(replace(sound, stages=(replace(opened, byte_count=0),))), 1, "fewer than 96"),
         (encode_image(replace(sound, snapshots=(snapshot(beyond, 200),))), 1, "it is at entry"),
         (
             encode_image(replace(sound, history=(replace(file, record_bytes=COUNT_MAX + 1),))),
@@ -214,7 +217,20 @@ def test_what_another_node_sends_has_a_snapshot_and_a_bounded_length() -> None:
         ),
     ):
         with pytest.raises(CorruptFile, match=problem):
-            received_image(text, snapshot_bytes, "it")
+            received_image(text, snapshot_bytes, "it", of_topic=True)
+
+
+@pytest.mark.parametrize(
+    "more", [{"stages": (stages(1, 10),)}, {"snapshots": (snapshot(10, mark=1),)}]
+)
+def test_the_image_of_a_group_that_is_no_topics_is_a_snapshot_alone(more: dict[str, Any]) -> None:
+    """One that claims to be of the controller's group made a node fetch any history for it."""
+    alone = Image(generation=1, snapshots=(snapshot(10),))
+    assert received_image(encode_image(alone), 1, "it", of_topic=False) == alone
+    text = encode_image(replace(alone, **more))
+    assert received_image(text, 1, "it", of_topic=True)
+    with pytest.raises(CorruptFile, match="is no topic's"):
+        received_image(text, 1, "it", of_topic=False)
 
 
 def test_the_first_bad_row_of_a_manifest_ends_its_decoding() -> None:

@@ -7,6 +7,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
+from raftlog.image.limits import RECEIVED_SNAPSHOT_BYTES_MAX
 from raftlog.machines import state
 from raftlog.machines.columns import NUMBER_BYTES
 from raftlog.machines.commands import EpochKey
@@ -107,6 +108,7 @@ def test_all_bounds_together_keep_a_topics_state_far_below_what_a_file_may_have(
     found = {name for kind in kinds_within(TopicState) for name in fields(kind)}
     assert found == set(bounds), "what a state may hold has a bound here"
     assert 3 * sum(bounds.values()) < 2 * BYTES_MAX
+    assert sum(bounds.values()) < RECEIVED_SNAPSHOT_BYTES_MAX
 
 
 def test_a_state_of_a_topic_or_of_keys_within_all_bounds_is_taken_from_another_node() -> None:

@@ -25,6 +25,7 @@ from raftlog.core.messages import (
 )
 from raftlog.core.ready import Role
 from raftlog.core.types import (
+    CONTROLLER_GROUP,
     COUNT_MAX,
     EMPTY_PAYLOAD,
     Entry,
@@ -36,13 +37,13 @@ from raftlog.core.types import (
 )
 from raftlog.errors import CorruptFile
 from raftlog.image.incoming import INCOMING_PREFIX, install
+from raftlog.image.limits import RECEIVED_SNAPSHOT_BYTES_MAX
 from raftlog.image.manifest import Image, SnapshotInfo, encode_image
 from raftlog.image.snapshot_file import write_snapshot
 from raftlog.machines.commands import Append, Trim
 from raftlog.machines.state import TopicState
 from raftlog.machines.topic import TopicMachine
 from raftlog.multiraft.effects import GroupQuarantined, ImageInstalled, ImageRefused
-from raftlog.storage.checked_file import FILE_BYTES_MAX
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
 from raftlog.wire.batch import BatchHeader
@@ -322,9 +323,13 @@ def test_a_batch_that_has_other_records_than_were_applied_is_damage() -> None:
 @pytest.mark.parametrize(
     ("snapshot_bytes", "room", "cause"),
     [
-        (FILE_BYTES_MAX + 1, 1 << 50, "its snapshot has"),
+        (RECEIVED_SNAPSHOT_BYTES_MAX + 1, 1 << 50, "its snapshot has"),
         (2**64 - 1, 1 << 50, "its snapshot has"),
-        (FILE_BYTES_MAX, FILE_BYTES_MAX - 1, "bytes of it are missing here"),
+        (
+            RECEIVED_SNAPSHOT_BYTES_MAX,
+            RECEIVED_SNAPSHOT_BYTES_MAX - 1,
+            "bytes of it are missing here",
+        ),
     ],
 )
 def test_no_more_is_fetched_than_a_snapshot_has_and_the_disk_takes(
@@ -338,6 +343,30 @@ def test_no_more_is_fetched_than_a_snapshot_has_and_the_disk_takes(
     (refused,) = told(victim, ImageRefused)
     assert cause in refused.cause
     assert not asked(victim)
+
+
+@pytest.mark.parametrize(("mark", "is_refused"), [(0, False), (30, True)])
+def test_nothing_is_fetched_for_the_controllers_group_but_a_snapshot(
+    mark: int, is_refused: bool
+) -> None:
+    """Its history would be any bytes: no replica of the group looks at them."""
+    victim = follower(disk_of_topics(1))
+    victim.hear(heartbeat(CONTROLLER_GROUP, TWO, TERM))
+    victim.hear(ImageOffer(group=CONTROLLER_GROUP, sender=TWO, to=ONE, index=AT))
+    snapshot = replace(SNAPSHOT, mark=Offset(mark))
+    victim.hear(
+        ImageManifest(
+            group=CONTROLLER_GROUP,
+            sender=TWO,
+            to=ONE,
+            text=encode_image(Image(generation=1, base=(AT, TERM), snapshots=(snapshot,))),
+            snapshot_bytes=100,
+        )
+    )
+    assert bool(asked(victim)) != is_refused
+    assert ["is no topic's" in each.cause for each in told(victim, ImageRefused)] == (
+        [True] if is_refused else []
+    )
 
 
 # ---------------------------------------------------------------- who may give one

@@ -26,7 +26,7 @@ from raftlog.machines.commands import SnapshotPoint
 from raftlog.multiraft.catch_up_budget import CatchUpBudget
 from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.effects import BackgroundRead, ImageRefused
-from raftlog.multiraft.image_fetch import ImageFetches, ImageLimits, ImageTarget
+from raftlog.multiraft.image_fetch import ImageFetches, ImageLimits, ImageTarget, _Check
 from raftlog.multiraft.image_sender import ImageSender
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
@@ -341,6 +341,35 @@ def received_whole(wire: Wire) -> set[str]:
     files = files_of(wire.sender.fs, wire.sender.store.folder_of(GROUP))
     found = files_of(wire.fs, FOLDER)
     return {name for name, data in files.items() if found.get(INCOMING_PREFIX + name) == data}
+
+
+def test_files_that_are_complete_are_checked_one_at_a_time() -> None:
+    """Ahead of honest reads, and each takes memory: a manifest may name 400,000 of them."""
+    wire = Wire(small_file_bytes=0)
+    wire.begin()
+    wire.carry()
+    assert len(files_of(wire.fs, FOLDER)) > 3
+    wire.start()
+    wire.whole.clear()
+    run_read, running, checked = wire.driver.run_read, set[object](), set[object]()
+
+    def counted(read: BackgroundRead, ran: Callable[[], None]) -> None:
+        if isinstance(read, _Check):
+            running.add(read.name)
+            checked.add(read.name)
+            assert len(running) == 1
+
+        def counted_ran() -> None:
+            running.clear()
+            ran()
+
+        run_read(read, counted_ran if isinstance(read, _Check) else ran)
+
+    wire.driver.run_read = counted  # type: ignore[method-assign]
+    wire.begin()
+    wire.carry()
+    assert wire.is_whole()
+    assert checked == wire.whole[0].names()
 
 
 def test_a_file_that_is_damaged_at_its_source_is_refused_and_told() -> None:
