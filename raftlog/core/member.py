@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from enum import Enum
 from typing import assert_never
 
 from raftlog.core import election, replication
@@ -65,13 +66,23 @@ from raftlog.core.types import (
 from raftlog.errors import AcknowledgedEntriesLost
 
 
+class Durability(Enum):
+    """How far something is on its way to the disk."""
+
+    DECIDED = 0
+    HANDED_OUT = 1
+    """An output has it."""
+    DURABLE = 2
+
+
 class Member(Part):
     """The state of a member, and its conduct. Mutable; `Raft` is the way to it."""
 
     __slots__ = (
-        "_disk_keeps_up", "_may_lead", "_outbox", "_timing", "_waits", "acknowledged",
-        "commit_index", "durable_index", "group", "last_applied", "leader", "leadership", "log",
-        "memberships", "node", "quiesced", "recovery", "role", "tally", "term", "timer", "vote",
+        "_disk_keeps_up", "_may_lead", "_outbox", "_renumbered", "_timing", "_waits",
+        "acknowledged", "commit_index", "durable_index", "group", "last_applied", "leader",
+        "leadership", "log", "memberships", "node", "quiesced", "recovery", "role", "tally", "term",
+        "timer", "vote",
     )  # fmt: skip
 
     def __init__(
@@ -113,6 +124,7 @@ class Member(Part):
         self.acknowledged = NO_LAST
         """A leader, or the hard state, says that this member acknowledged as much; its log may be
         less up to date. By what is left of it others may have decided, or this member alone."""
+        memberships.date_base(log)
         since = hard_state.voters
         if since and since.lacks(log.last_entry) and (self.recovering or since.held):
             memberships.lost(since)
@@ -128,6 +140,9 @@ class Member(Part):
         self._may_lead = True
         self._waits = False
         """Should others lead, if they can?"""
+        self._renumbered = Durability.DURABLE
+        """Whether the number of its recovery is. Told before, it would be above that of the next
+        process, which the leader would take for one from before a loss."""
         memberships.persisted(log.last_index)
         self.tally: election.VoteTally | None = None
         self.leadership: Leadership | None = None
@@ -426,7 +441,9 @@ class Member(Part):
             recovery=self.recovery.number,
             lease_us=self._timing.lease_us,
         )
-        self._outbox.messages.append(answer)
+        outbox = self._outbox
+        is_durable = self._renumbered is Durability.DURABLE
+        (outbox.messages if is_durable else outbox.after_persist).append(answer)
         if lost:
             raise AcknowledgedEntriesLost(
                 group=self.group,
@@ -445,6 +462,7 @@ class Member(Part):
         """
         if heartbeat.recovery >= self.recovery.number:
             self.recovery.pass_over()
+            self._renumbered = Durability.DECIDED
         news = self.recovery.is_news(heartbeat.commit_term, heartbeat.commit_index)
         if news:
             told = LastEntry(heartbeat.term, heartbeat.commit_index)

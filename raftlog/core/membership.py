@@ -13,6 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 
+from raftlog.core.log_view import LogView
 from raftlog.core.state import Part
 from raftlog.core.types import (
     NO_TERM,
@@ -169,6 +170,14 @@ class Memberships(Part):
         self.voters_at: VotersAt | None = None
         """Those of `latest`; None: it came with the group itself."""
         self._note_latest()
+
+    def date_base(self, log: LogView) -> None:
+        """A membership in a snapshot has no term. The log still holds its entry, or has dropped it:
+        then the log's base is as late, and this member held that as well."""
+        index = self._indexes[0]
+        if 0 < index <= log.last_index:
+            self._terms[0] = log.term_at(max(index, log.base_index))
+            self._note_latest()
 
     def lost(self, voters: VotersAt) -> None:
         """A log whose end is lost had a membership with these voters. They are the latest that are

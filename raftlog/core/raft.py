@@ -15,7 +15,7 @@ from typing import assert_never
 
 from raftlog.core import election, validity
 from raftlog.core.leadership import FollowerView, Leadership
-from raftlog.core.member import Member
+from raftlog.core.member import Durability, Member
 from raftlog.core.membership import Membership
 from raftlog.core.messages import (
     AppendReply,
@@ -359,6 +359,8 @@ class Raft(Member):
         What was truncated since does not count; the same entries, come again, are a later write's.
         """
         index = LogIndex(self._outbox.persisted(write_number))
+        if self._renumbered is Durability.HANDED_OUT:
+            self._renumbered = Durability.DURABLE
         if index > self.durable_index:
             self.durable_index = index
             self.recovery.grown(self.log, self.durable_index)
@@ -470,6 +472,8 @@ class Raft(Member):
         """Everything decided since the last call, once; false as a condition if nothing is."""
         if self.leadership is not None:
             self._speak_as_leader(self.leadership)
+        if self._renumbered is Durability.DECIDED:
+            self._renumbered = Durability.HANDED_OUT
         return self._outbox.drain(
             soft_state=SoftState(self.role, self.term, self.leader),
             hard_state=HardState(

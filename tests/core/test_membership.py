@@ -18,7 +18,7 @@ from raftlog.core.membership import (
 )
 from raftlog.core.messages import Heartbeat
 from raftlog.core.ready import Role
-from raftlog.core.types import Entry, EntryKind, LogIndex, Payload, RaftTiming, Term
+from raftlog.core.types import Entry, EntryKind, LastEntry, LogIndex, Payload, RaftTiming, Term
 from raftlog.errors import ChangeUnderWay, MemberBehind, NotLeader, PeerProtocolViolation
 from tests.core.member import (
     NOBODY_DECIDES,
@@ -28,7 +28,9 @@ from tests.core.member import (
     Shortest,
     acceptance,
     append_request,
+    entries_of,
     heartbeat,
+    log_of,
     node_ids,
     payload,
     vote_reply,
@@ -515,3 +517,15 @@ def test_a_message_of_a_leader_that_a_member_does_not_know_yet_is_taken() -> Non
     member = Member(2, terms=[1])
     member.step(heartbeat(member, 9, term=2))
     assert member.raft.leader == 9
+
+
+def test_voters_that_came_with_a_snapshot_are_of_a_term_as_well() -> None:
+    """An older log may be longer, and end in a term before theirs."""
+    entries = entries_of([1] * 7 + [2] * 3 + [3])
+    for base, term in ((0, 2), (11, 3)):
+        memberships = Memberships(MembershipAt(LogIndex(8), Membership(node_ids(2, 3, 4))))
+        memberships.date_base(log_of(entries, base=base))
+        assert memberships.voters_at is not None
+        assert memberships.voters_at.term == term
+        assert memberships.voters_at.lacks(LastEntry(Term(term - 1), LogIndex(40)))
+        assert not memberships.voters_at.lacks(LastEntry(Term(term), LogIndex(8)))

@@ -410,6 +410,25 @@ def test_a_loss_within_a_recovery_is_told_to_the_leader_that_knows_of_this_one()
     assert member.raft.recovering
 
 
+def test_no_leader_hears_a_number_before_it_is_durable() -> None:
+    """Else it would take what the next process says for what was said before a loss."""
+    member = Member(1, terms=[1], term=1)
+    raft = member.raft
+    with pytest.raises(AcknowledgedEntriesLost):
+        raft.step(heartbeat(member, 2, term=1, commit_index=5))
+    for _ in range(2):
+        output = raft.ready()
+        assert not [each for each in output.messages if isinstance(each, HeartbeatReply)]
+        [answer] = output.messages_after_persist
+        assert isinstance(answer, HeartbeatReply)
+        assert answer.recovery == 2
+        raft.step(heartbeat(member, 2, term=1, recovery=2))
+    raft.step(append_request(member, 2, term=1, prev=(1, 1), terms=[1]))
+    raft.persisted(raft.ready().write_number)
+    raft.step(heartbeat(member, 2, term=1, recovery=2))
+    assert [type(each) for each in raft.ready().messages] == [HeartbeatReply]
+
+
 def test_another_recovery_forgets_nothing_of_what_the_last_one_lost() -> None:
     lost = [LastEntry(Term(1), LogIndex(index)) for index in (2, 4)]
     first = begun(HardState(Term(1), NodeId(0)), lost[0])
