@@ -62,6 +62,7 @@ from raftlog.core.types import (
     RaftTiming,
     Span,
     Term,
+    VotersAt,
 )
 from raftlog.errors import AcknowledgedEntriesLost
 
@@ -121,15 +122,10 @@ class Member(Part):
             self.term, self.vote = log.last_term, NO_NODE
         self.recovery = Recovery(hard_state)
         """Whether it lost its log and is copying it."""
-        self.acknowledged = NO_LAST
+        memberships.date_base(log)
+        self.acknowledged = self._recall(hard_state.voters)
         """A leader, or the hard state, says that this member acknowledged as much; its log may be
         less up to date. By what is left of it others may have decided, or this member alone."""
-        memberships.date_base(log)
-        since = hard_state.voters
-        if since and since.lacks(log.last_entry) and (self.recovering or since.held):
-            memberships.lost(since)
-            if since.held and self.recovery.is_news(since.term, since.since):
-                self.acknowledged = LastEntry(since.term or self.term, since.since)
         self.leader = NO_NODE
         """Who leads this term, as far as this member knows; NO_NODE: unknown or lost."""
         self.commit_index = self.last_applied = max(log.base_index, applied_index)
@@ -157,6 +153,17 @@ class Member(Part):
         self.recovery.grown(self.log, self.durable_index)
         self._reset_timer()
         self.timer.withhold()
+
+    def _recall(self, since: VotersAt | None) -> LastEntry:
+        """What the latest voters in the hard state say that this member acknowledged, if its log
+        lacks their entry. They decide until it is there."""
+        if since is None or not since.lacks(self.log.last_entry):
+            return NO_LAST
+        if self.recovering or since.held:
+            self.memberships.lost(since)
+        if since.held and self.recovery.is_news(since.term, since.since):
+            return LastEntry(since.term or self.term, since.since)
+        return NO_LAST
 
     @property
     def membership(self) -> Membership:
