@@ -120,7 +120,7 @@ class VotersAt(NamedTuple):
     held: bool = False
     """The entry is durable in the log too: a log that ends before it has lost its end."""
     term: Term = NO_TERM
-    """Of the entry; 0: not known, as the membership came with a snapshot, so it is committed."""
+    """Of the entry, or a later one if that was dropped (`Memberships.date_base`); 0: not known."""
 
     def lacks(self, last: LastEntry) -> bool:
         """Does a log that ends there lack the entry, and what may have taken its place?"""
