@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Run all tests that need neither Java, started nodes nor hundreds of seeds and are not marked slow:
-# about a minute on two busy cores. Property tests try a quarter of the examples that make test tries.
+# half a minute on two idle cores. Property tests try a quarter of the examples that make test tries.
 # Flags go to pytest, for example -k election.
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 need_venv

@@ -98,6 +98,7 @@ def test_up_ends_with_a_node_that_ends_instead_of_coming(
     assert "no memory" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_up_leaves_out_a_node_that_was_removed_while_it_was_down(
     cluster: MembersScene, tmp_path: Path
 ) -> None:

@@ -160,6 +160,7 @@ def test_topics_that_are_gone_are_answers_and_a_full_node_is_asked_again() -> No
     assert not full
 
 
+@pytest.mark.slow
 def test_a_topic_without_a_leader_is_named_by_the_error() -> None:
     def say(group: GroupId) -> ReadableRange | RaftlogError:
         return NotLeader(group=group) if group == 3 else mark(group)

@@ -79,6 +79,7 @@ def listening() -> Iterator[tuple[socket.socket, str]]:
         yield listener, f"127.0.0.1:{listener.getsockname()[1]}"
 
 
+@pytest.mark.slow
 def test_a_task_connects_by_the_definition_of_its_own_process(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -311,6 +311,7 @@ def test_a_sound_state_is_taken() -> None:
         goes_on(machine, info, 1_000, later)
 
 
+@pytest.mark.slow
 def test_a_state_of_another_node_is_not_parsed_beyond_its_bound() -> None:
     """Two bytes of it were an object of 300. A node's own may have more fields."""
     info, state, _ = recorded_controller()

@@ -28,6 +28,8 @@ from tests.metrics.certificates import certificate_files
 problems: list[str] = []
 """What ports said of files that were replaced."""
 
+pytestmark = pytest.mark.slow  # each waits half a second for a server to stop
+
 
 def registry() -> CollectorRegistry:
     found = CollectorRegistry()

@@ -322,6 +322,7 @@ async def asking(
         await server.stop(None)
 
 
+@pytest.mark.slow
 def test_a_call_with_one_answer_knows_which_groups_its_token_has_and_when_it_is_given_up(
     tmp_path: Path,
 ) -> None:
