@@ -171,7 +171,7 @@ class PositionPublisher:
             return
         self._warned.add(type(error))
         log.warning(
-            "The position of group %r in topic %r is not published, and the query goes on. %s",
+            "The position of group %r in topic %r is not published, and the query continues. %s",
             position.group,
             position.topic.name,
             one_line(error),

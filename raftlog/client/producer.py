@@ -180,8 +180,8 @@ class Producer:
 
     @property
     def acknowledged(self) -> int:
-        """How many rows are durable and visible for certain: the first so many of those appended,
-        without those that were `TooLarge`.
+        """How many rows are durable and visible for certain: that many of those appended, from the
+        first on, without those that were `TooLarge`.
 
         After another failure, rows beyond them may be in the log as well, all or some.
         """
@@ -327,7 +327,7 @@ class Producer:
             self._acknowledged += self._counts.popleft()
 
     def _note_doubt(self, error: RaftlogError, answered: int) -> None:
-        """See `may_have_taken`. So many calls were answered before those of this append."""
+        """See `may_have_taken`. `answered`: the calls that were before those of this append."""
         if self._window.answered > answered or not self._window.refused_at_once:
             self._ended_by = weakref.ref(error)
 
@@ -441,7 +441,7 @@ class Producer:
             return replies
 
     def _leave_out(self, error: TooLarge) -> None:
-        """Go on without the row that was sent last, though its sequence may have been used."""
+        """Continue without the row that was sent last. Its sequence may have been used."""
         self._renew()
         self._note_answered()
         row = self._acknowledged + self._left_out - (self._call_from or 0)

@@ -19,8 +19,7 @@ setting: each is as large as the machine's state."""
 
 
 _AGE_FACTOR = 30
-"""A pin lapses after so many times the ticks without progress, whatever its peer was given: an
-hour. At the slowest `server.catch_up_bytes_per_s_max` that is 3.5 GiB. No setting: history files
+"""A pin lapses after this many times its idle ticks, whatever its peer was given: an hour. At the slowest `server.catch_up_bytes_per_s_max` that is 3.5 GiB. No setting: history files
 that came by then are not fetched again."""
 
 
@@ -41,8 +40,8 @@ class ImagePins:
     """The pins of one node. For the thread of its `MultiRaft` only."""
 
     def __init__(self, idle_ticks_max: int) -> None:
-        """A pin lapses after so many ticks without progress: nothing was given that the peer had
-        not been given before."""
+        """A pin lapses after `idle_ticks_max` ticks without progress: nothing was given that the
+        peer had not been given before."""
         self._idle_ticks_max = idle_ticks_max
         self._pins: dict[GroupId, dict[NodeId, _Pin]] = {}
         self._copied: dict[GroupId, dict[SnapshotInfo, int]] = {}

@@ -147,7 +147,7 @@ def test_errors_are_a_warning_once_a_kind_and_the_position_may_come_again(
     assert published.offsets == [1]
     kinds = [record.getMessage() for record in caplog.records]
     assert len(kinds) == 2
-    assert "'etl' in topic 'flights' is not published, and the query goes on" in kinds[0]
+    assert "'etl' in topic 'flights' is not published, and the query continues" in kinds[0]
     assert "DeadlineExceeded: " in kinds[0]
     assert "TooMany: " in kinds[1]
 
