@@ -245,7 +245,7 @@ class _Asker:
             if type(error) not in self._warned:
                 self._warned.add(type(error))
                 log.warning(
-                    "Bytes and seconds behind of topic %r are not known, and the query continues. %s",
+                    "Bytes and seconds behind of topic %r are not known. The query continues. %s",
                     at.topic,
                     one_line(error),
                 )

@@ -19,8 +19,9 @@ setting: each is as large as the machine's state."""
 
 
 _AGE_FACTOR = 30
-"""A pin lapses after this many times its idle ticks, whatever its peer was given: an hour. At the slowest `server.catch_up_bytes_per_s_max` that is 3.5 GiB. No setting: history files
-that came by then are not fetched again."""
+"""A pin lapses after this many times its idle ticks, whatever its peer was given: after an hour. At
+the slowest `server.catch_up_bytes_per_s_max` that is 3.5 GiB. No setting: history files that came
+by then are not fetched again."""
 
 
 @dataclass(slots=True)

@@ -178,6 +178,6 @@ def test_a_cluster_that_does_not_answer_neither_delays_spark_nor_fails_it(
     assert (now.batch, now.running, now.error) == (8, False, error)
     lines = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert [level for level, _ in lines].count("WARNING") == 1
-    assert "the query continues. NodeUnreachable: " in next(t for n, t in lines if n == "WARNING")
+    assert "The query continues. NodeUnreachable: " in next(t for n, t in lines if n == "WARNING")
     assert sum("; ended" in text for _, text in lines) == 1
     assert lines[-1][1].endswith("behind 1 records, ? bytes, ? s; ended: NodeUnreachable: gone")
