@@ -162,7 +162,7 @@ class Member(Part):
         if self.recovering or since.held:
             self.memberships.lost(since)
         if since.held and self.recovery.is_news(since.term, since.since):
-            return LastEntry(since.term or self.term, since.since)
+            return LastEntry(since.term, since.since)
         return NO_LAST
 
     @property

@@ -120,12 +120,10 @@ class VotersAt(NamedTuple):
     held: bool = False
     """The entry is durable in the log too: a log that ends before it has lost its end."""
     term: Term = NO_TERM
-    """Of the entry, or a later one if that was dropped (`Memberships.date_base`); 0: not known."""
+    """Of the entry, or a later one if that was dropped (`Memberships.date_base`)."""
 
     def lacks(self, last: LastEntry) -> bool:
         """Does a log that ends there lack the entry, and what may have taken its place?"""
-        if self.term == NO_TERM:
-            return last.index < self.since
         return last < LastEntry(self.term, self.since)
 
 

@@ -432,7 +432,7 @@ def test_no_leader_hears_a_number_before_it_is_durable() -> None:
 def test_another_recovery_forgets_nothing_of_what_the_last_one_lost() -> None:
     lost = [LastEntry(Term(1), LogIndex(index)) for index in (2, 4)]
     first = begun(HardState(Term(1), NodeId(0)), lost[0])
-    assert begun(first, lost[1]).lost == lost[1], "a leader has told of more"
+    assert begun(first, lost[1]).lost == lost[1], "a leader has said that it was more"
     assert begun(begun(first, lost[1]), lost[0]).lost == lost[1]
     assert begun(begun(HardState(Term(1), NodeId(0)), None), lost[1]).lost is None
 
