@@ -6,17 +6,20 @@ comes back. It signals only processes that it started, by their ids.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -400,14 +403,32 @@ def _ports_of_node(settings: Sequence[str], tls: bool) -> tuple[int, ...]:
 
 def free_ports(count: int, *, offsets: Sequence[int] = (0,)) -> int:
     """The first of `count` neighbouring ports on loopback that are free now, each with those that
-    are `offsets` above it."""
-    # Processes that look at the same time look in different places.
-    start = _PORTS_FROM + os.getpid() * 37 % 5000
-    for first in range(start, _PORTS_TO, count):
-        wanted = (first + each + offset for each in range(count) for offset in offsets)
-        if all(map(_is_free, wanted)):
+    are `offsets` above it.
+
+    No other process of this user gets one of them while this one runs, not even while nothing
+    listens there: nodes restart on their ports.
+    """
+    for first in range(_PORTS_FROM, _PORTS_TO, count):
+        wanted = [first + each + offset for each in range(count) for offset in offsets]
+        if all(map(_reserve, wanted)) and all(map(_is_free, wanted)):
             return first
     raise DeadlineExceeded(what="Finding free ports", seconds="0")
+
+
+def _reserve(port: int) -> bool:
+    """Record locks suit this: they end with their process, and a forked one has none of them."""
+    try:
+        fcntl.lockf(_reservations(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@cache
+def _reservations() -> int:
+    # Never closed: closing any descriptor of the file would give up every lock on it.
+    path = Path(tempfile.gettempdir(), f"raftlog-ports-{os.getuid()}")
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
 
 
 def _is_free(port: int) -> bool:
