@@ -46,7 +46,8 @@ class ImageLimits:
     serves others, takes its time."""
     switch_ticks: int = 20
     """After this without an answer the image of another node that offers its own is fetched: the
-    group has another leader by now."""
+    group has another leader by now. It doubles with each such change until an image has come: an
+    observer has offers from many nodes, each of which may be slow."""
     give_up_ticks: int = 1200
     """After this the fetch ends. Another offer begins another one."""
     pin_ticks: int = 2400
@@ -125,6 +126,8 @@ class ImageFetches:
         self._received: dict[GroupId, list[HistoryInfo]] = {}
         """History files that came whole in a fetch that ended before its last file came."""
         self._resting: dict[tuple[GroupId, NodeId], int] = {}
+        self._switched: Counter[GroupId] = Counter()
+        """How often the source was changed since an image came, or was of no use any more."""
         self._refused: dict[GroupId, tuple[NodeId, str]] = {}
         """Who gave a damaged file at last, and its name: they are told with the next request."""
         """For how many ticks nothing is fetched from a node that gave what is of no use."""
@@ -142,6 +145,10 @@ class ImageFetches:
     def forget(self, group: GroupId) -> None:
         """The group is gone from here, or needs no image: end its fetch, if there is one."""
         self._received.pop(group, None)
+        self._switched.pop(group, None)
+        self._end(group)
+
+    def _end(self, group: GroupId) -> None:
         self._refused.pop(group, None)
         fetch = self._fetches.pop(group, None)
         if fetch is not None:
@@ -158,9 +165,11 @@ class ImageFetches:
             return False
         running = self._fetches.get(target.group)
         if running is not None:
-            if running.peer == peer or running.silent_ticks < self._limits.switch_ticks:
+            patience = self._limits.switch_ticks << self._switched[target.group]
+            if running.peer == peer or running.silent_ticks < patience:
                 return False
             self._fail(running, answered=False)
+            self._switched[target.group] += 1
         if len(self._fetches) >= self._limits.fetches_max or self._stopped or self._is_disk_full:
             return False
         fetch = self._fetches[target.group] = _Fetch(target, peer)
@@ -361,7 +370,7 @@ class ImageFetches:
         if image is not None:
             whole = fetch.fetched - fetch.left.keys()
             received = [each for each in image.history if each.name in whole]
-        self.forget(group)
+        self._end(group)
         if received:
             self._received[group] = received
         fetch.target.failed(answered)

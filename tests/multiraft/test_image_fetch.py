@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -628,3 +629,16 @@ def test_a_full_disk_ends_all_pins() -> None:
     wire.sender.pins.tick(disk_full=True)
     assert wire.sender.pins.index(GROUP) is None
     assert not wire.sender.pins.names(GROUP)
+
+
+def test_an_image_comes_although_several_slow_nodes_offer_theirs_all_the_time() -> None:
+    """As to an observer. Each answer takes as long as it takes until another offer counts."""
+    wire = Wire()
+    offers = itertools.islice(itertools.cycle((SOURCE, ANOTHER)), 100)
+    while not wire.whole:
+        wire.peer = next(offers)
+        wire.begin()
+        wire.carry(steps=3)
+        for _ in range(LIMITS.switch_ticks):
+            wire.fetches.tick()
+    assert wire.is_whole()
