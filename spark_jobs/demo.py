@@ -284,7 +284,7 @@ class Stage:
 
     def start_zookeeper(self) -> None:
         """Start an ensemble, and wait until it answers."""
-        command = [sys.executable, "-m", "raftlog.chaos.ensemble"]
+        command = [sys.executable, "-P", "-m", "raftlog.chaos.ensemble"]
         command += ["--folder", str(self.folder / "zookeeper")]
         process = self._start("zookeeper", command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert process.stdout is not None, "its output is a pipe"
@@ -333,7 +333,7 @@ class Stage:
     def start_job(self, name: str, *flags: str) -> subprocess.Popen[bytes]:
         """One of the other jobs, on this Python, in a small Spark of its own."""
         work = self.folder / "jobs" / name
-        command = [sys.executable, "-m", f"raftlog.spark_jobs.{name}"]
+        command = [sys.executable, "-P", "-m", f"raftlog.spark_jobs.{name}"]
         command += [*self._found_by(), "--work", str(work), *flags]
         return self._start(name, command)
 

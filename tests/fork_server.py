@@ -190,16 +190,16 @@ class ForkingPopen(subprocess.Popen):  # type: ignore[type-arg]
 
 
 def _is_forkable(words: Any, asked: Mapping[str, Any]) -> bool:
-    """Does forking `python -m MODULE …` make no difference?"""
-    if not _forks_wanted or isinstance(words, str | bytes | os.PathLike) or len(words) < 3:
+    """Does forking `python [-P] -m MODULE …` make no difference?"""
+    if not _forks_wanted or isinstance(words, str | bytes | os.PathLike):
         return False
-    program, flag, module = (os.fspath(word) for word in words[:3])
+    before, module = _split(words)
     if _is_forked and _apart(module) not in _servers:
         return False
     env = asked["env"]
     environment: Mapping[str, str] = os.environ if env is None else env
     return (
-        (program, flag) == (sys.executable, "-m")
+        before in ((sys.executable, "-m"), (sys.executable, "-P", "-m"))
         and module.startswith(FORKED)
         and not module.startswith(NEVER_FORKED)
         and asked["preexec_fn"] is None
@@ -210,6 +210,13 @@ def _is_forkable(words: Any, asked: Mapping[str, Any]) -> bool:
         and asked["gid"] is None
         and _shaping(environment) == _running_server(module).shaping
     )
+
+
+def _split(words: Sequence[Any]) -> tuple[tuple[str, ...], str]:
+    """The words up to the first "-m", and the module behind it; "" if there is none."""
+    texts = [os.fspath(word) for word in words[:4]]
+    number = texts.index("-m") + 1 if "-m" in texts else len(texts)
+    return tuple(texts[:number]), "".join(texts[number : number + 1])
 
 
 def _is_python(words: Any) -> bool:
@@ -289,7 +296,7 @@ def _fork(words: Sequence[Any], asked: Mapping[str, Any], files: Sequence[int]) 
     data = json.dumps(request).encode()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
         channel.settimeout(_START_TIMEOUT_S)
-        channel.connect(f"\0{_running_server(request['words'][2]).address}")
+        channel.connect(f"\0{_running_server(_split(words)[1]).address}")
         socket.send_fds(channel, [_LENGTH.pack(len(data))], list(files))
         channel.sendall(data)
         answer = _received(channel, _LENGTH.size)
@@ -396,10 +403,10 @@ def _become(request: Mapping[str, Any], files: Sequence[int], address: str) -> N
         _take_over(request, files)
         global _is_forked
         _is_forked = True
-        apart = _apart(request["words"][2])
+        before, module = _split(request["words"])
         _servers.clear()
-        _servers[apart] = Server(address, os.getppid(), _shaping(os.environ))
-        code = _run(request["words"][2:])
+        _servers[_apart(module)] = Server(address, os.getppid(), _shaping(os.environ))
+        code = _run(request["words"][len(before) :])
     finally:
         if sys.exception() is not None:
             traceback.print_exc()
@@ -432,7 +439,7 @@ def _take_over(request: Mapping[str, Any], files: Sequence[int]) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in request["ignored"]:
         signal.signal(number, signal.SIG_IGN)
-    sys.path[0] = os.getcwd()
+    sys.path[:1] = [] if "-P" in _split(request["words"])[0] else [os.getcwd()]
     encoding, errors = sys.stdout.encoding, sys.stdout.errors
     sys.stdin = open(0, encoding=encoding)  # noqa: SIM115 - for as long as the process lives
     sys.stdout = _text(1, encoding, errors or "strict")

@@ -4,7 +4,8 @@ Lines of at most 100 columns, functions below 70 lines, files below 700; no blin
 sleeping, no pickle or eval, nothing left to do; a docstring on every module and public name; no
 module named after nothing in particular; no field that hides a method of its class. In tests no
 upper bound of wall time, no wait with a patience of its own, and no count of real elections: a
-slow machine makes them false. Commands print through `raftlog.cli.output`.
+slow machine makes them false. Commands print through `raftlog.cli.output`, and what the product
+starts on a Python of its own has -P.
 """
 
 from __future__ import annotations
@@ -176,6 +177,15 @@ def uncounted_parses(text: str, tree: ast.Module) -> Iterator[str]:
     for node in _nodes(tree, ast.Attribute):
         if node.attr in ("FromString", "ParseFromString", "MergeFromString"):
             yield f"line {node.lineno} uses {node.attr}, not raftlog.wire.codec_fields.parse"
+
+
+def modules_of_the_working_directory(text: str, tree: ast.Module) -> Iterator[str]:
+    """A Python that is started without -P: it imports what lies in the working directory first."""
+    for node in _nodes(tree, ast.List, ast.Tuple):
+        words = [each.value if isinstance(each, ast.Constant) else None for each in node.elts]
+        for before, word, each in zip([None, *words], words, node.elts, strict=False):
+            if word == "-m" and before != "-P":
+                yield f"line {each.lineno} starts a module without -P"
 
 
 def left_to_do(text: str, tree: ast.Module) -> Iterator[str]:
@@ -399,6 +409,7 @@ def broken_habits(file: str) -> list[str]:
         checks += (silent_modules,)
     else:
         checks += (missing_docstrings, unquoted_words, unbounded_receives)
+        checks += (modules_of_the_working_directory,)
     if file.startswith("tests/") and not file.startswith(MEASURING):
         checks += (bounds_on_wall_time,)
         checks += () if file.startswith("tests/spark/") else (own_patience,)
@@ -442,6 +453,7 @@ def test_no_module_is_named_after_nothing() -> None:
         (unquoted_words, "f'see: raftlog --servers {servers} lag'\n"),
         (unquoted_words, "remedy_text = 'See `raftlog writers list {topic}`.'\n"),
         (uncounted_parses, "message = pb.Command.FromString(data)\n"),
+        (modules_of_the_working_directory, "run([sys.executable, '-m', 'raftlog'])\n"),
         (left_to_do, "x = 1  # TO" + "DO later\n"),
         (left_to_do, "x = 1\n# asked Copil" + "ot\n"),
         (bare_commits, "class A:\n    def commit(self):\n        pass\n"),

@@ -239,8 +239,8 @@ class ProcessCluster:
         with signals_deferred(), self.logs[node].open("ab") as log:
             child = self._served[node] = subprocess.Popen(
                 [
-                    *self.wrapper, sys.executable, "-m", program, *self._settings, *first,
-                    "serve", "--node", str(node), "--data", str(self.data), *last,
+                    *self.wrapper, sys.executable, "-P", "-m", program, *self._settings,
+                    *first, "serve", "--node", str(node), "--data", str(self.data), *last,
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -354,8 +354,8 @@ def wait_for(
 
 def _up_command(flags: Sequence[str], nodes: int, data: Path, port: int, tls: bool) -> list[str]:
     return [
-        sys.executable, "-m", "raftlog", f"--set=up.ready_timeout_s={PATIENCE_S:g}", *flags,
-        "up", "--nodes", str(nodes), "--data", str(data), "--port", str(port), "-o", "json",
+        sys.executable, "-P", "-m", "raftlog", f"--set=up.ready_timeout_s={PATIENCE_S:g}",
+        *flags, "up", "--nodes", str(nodes), "--data", str(data), "--port", str(port), "-o", "json",
         *(["--tls"] if tls else []),
     ]  # fmt: skip
 

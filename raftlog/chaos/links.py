@@ -25,7 +25,7 @@ class PeerLinks:
 
     def __enter__(self) -> PeerLinks:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "raftlog.chaos.proxy"],
+            [sys.executable, "-P", "-m", "raftlog.chaos.proxy"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             process_group=0,

@@ -210,7 +210,7 @@ class Running:
             with open(log_file, "ab", opener=cluster_folder.not_followed) as log:
                 self.log_starts[node] = log.tell()
                 self.children[node] = subprocess.Popen(
-                    [sys.executable, "-m", *self._serve(session, node)],
+                    [sys.executable, "-P", "-m", *self._serve(session, node)],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,

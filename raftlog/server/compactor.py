@@ -22,7 +22,8 @@ class Compactor:
     def __init__(self, data: Path, share: float, module: str = COMPACTION_PROGRAM) -> None:
         """`data`, the node's folder, and `share` (`storage.compaction_share_max`) are the program's
         arguments."""
-        self._command = [sys.executable, "-m", module, str(data), str(share)]
+        # -P: without it, Python imports from the working directory first.
+        self._command = [sys.executable, "-P", "-m", module, str(data), str(share)]
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, job: CompactionJob) -> Reply:

@@ -25,7 +25,7 @@ def generate(folder: Path) -> list[Path]:
     """
     subprocess.run(
         [
-            *(sys.executable, "-m", "grpc_tools.protoc", f"-I{ROOT}"),
+            *(sys.executable, "-P", "-m", "grpc_tools.protoc", f"-I{ROOT}"),
             *(f"--python_out={folder}", f"--pyi_out={folder}", SOURCE),
         ],
         cwd=ROOT,

@@ -73,6 +73,15 @@ def test_one_process_does_all_jobs(compactor: Compactor) -> None:
     assert child() == first
 
 
+def test_a_module_in_the_working_directory_is_not_run(
+    compactor: Compactor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("raftlog.py", "json.py"):
+        (tmp_path / name).write_text("import os; os._exit(3)")
+    monkeypatch.chdir(tmp_path)
+    assert isinstance(compactor.run(JOB), CorruptFile)
+
+
 def test_appends_go_before_a_job_and_an_urgent_one_may_follow(tmp_path: Path) -> None:
     """Also where the node may not raise its own priority, as for all but root."""
     bare = ["setpriv", "--bounding-set=-sys_nice"] if os.geteuid() == 0 else []
