@@ -112,4 +112,4 @@ def opened(location: str) -> tuple[FileSystem, str]:
 
 def is_batch(name: str) -> bool:
     """Whether a file of a checkpoint is a batch's, by its name: the batch's number."""
-    return name.isascii() and name.isdecimal()
+    return name.isascii() and name.isdecimal() and name == str(int(name))

@@ -214,6 +214,7 @@ def test_files_that_were_never_finished_and_foreign_ones_are_passed_over(folder)
     (folder.path / "offsets" / "9").mkdir()
     (folder.path / "commits" / "_SUCCESS").write_text("")
     (folder.path / "commits" / "\uff19").write_text("v")
+    (folder.path / "offsets" / "007").write_text("v")
     found = read_checkpoint(str(folder.path))
     assert (found.next_batch, found.damages) == (3, ())
 
