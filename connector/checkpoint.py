@@ -24,15 +24,11 @@ from typing import TYPE_CHECKING, Any
 from raftlog.errors import DataLoss, InvalidOption
 from raftlog.redaction import shown_location, without_secrets
 from raftlog.spark import offsets
-from raftlog.spark.checkpoint_files import is_batch, opened
+from raftlog.spark.checkpoint_files import Unreadable, content, is_batch, opened
 from raftlog.spark.plan import DIGEST_BYTES
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem, FileType
-
-FILE_BYTES_MAX = 64 << 20
-"""More than the offsets of 100,000 topics take; a longer file is none of Spark's. No setting: only
-the memory of the process that reads it depends on it."""
 
 _VERSIONS = ("v1", "v2")
 """Of `offsets/N`. In the second, a line begins with the name of its source and a colon."""
@@ -100,10 +96,6 @@ class Checkpoint:
     def next_batch(self) -> int:
         """The batch that a start begins with: the last one again, or the one after it."""
         return self.last_planned if self.replays else self.last_planned + 1
-
-
-class _Unreadable(Exception):
-    """Why a file is not what Spark wrote."""
 
 
 def read_checkpoint(location: str) -> Checkpoint:
@@ -206,9 +198,9 @@ class _Reader:
             value = _json(self._bytes("metadata").decode())
             query_id = value.get("id") if isinstance(value, dict) else None
             if not isinstance(query_id, str) or not query_id:
-                raise _Unreadable("it names no query")
+                raise Unreadable("it names no query")
             return query_id
-        except (_Unreadable, UnicodeDecodeError) as error:
+        except (Unreadable, UnicodeDecodeError) as error:
             self._damage("metadata", _reason(error))
             return ""
 
@@ -218,7 +210,7 @@ class _Reader:
             data = self._bytes(file)
             plan = hashlib.blake2b(data, digest_size=DIGEST_BYTES).hexdigest()
             return Planned(batch=batch, plan=plan, sources=tuple(sources_of(data.decode())))
-        except (_Unreadable, UnicodeDecodeError) as error:
+        except (Unreadable, UnicodeDecodeError) as error:
             self._damage(file, _reason(error))
             return None
 
@@ -229,17 +221,17 @@ class _Reader:
         try:
             version, *rest = self._bytes(file).decode().splitlines() or [""]
             if version not in _VERSIONS:
-                raise _Unreadable(f"it begins with {version[:20]!r} and not with v1")
+                raise Unreadable(f"it begins with {version[:20]!r} and not with v1")
             if not rest or not isinstance(_json(rest[0]), dict):
-                raise _Unreadable("it ends after its first line")
-        except (_Unreadable, UnicodeDecodeError) as error:
+                raise Unreadable("it ends after its first line")
+        except (Unreadable, UnicodeDecodeError) as error:
             self._damage(file, _reason(error))
 
     def _bytes(self, file: str) -> bytes:
         """A file's content, compared with its checksums if Hadoop wrote some."""
         data = self._content(file)
         if not data:
-            raise _Unreadable("it is empty")
+            raise Unreadable("it is empty")
         parent, _, name = file.rpartition("/")
         checksums = f"{parent}/.{name}.crc" if parent else f".{name}.crc"
         if f".{name}.crc" in self._names(parent):
@@ -247,51 +239,42 @@ class _Reader:
         return data
 
     def _content(self, file: str) -> bytes:
-        from pyarrow.fs import FileType
-
-        parent, _, name = file.rpartition("/")
-        if self._names(parent)[name] != FileType.File:  # such as a FIFO, which never ends
-            raise _Unreadable("it is not a regular file")
-        with self._files.open_input_stream(f"{self._folder}/{file}", compression=None) as stream:
-            data = stream.read(FILE_BYTES_MAX + 1)
-        if len(data) > FILE_BYTES_MAX:
-            raise _Unreadable(f"it has more than {FILE_BYTES_MAX} bytes")
-        return data
+        return content(self._files, f"{self._folder}/{file}")
 
 
 def sources_of(text: str) -> Iterator[Source]:
-    """The sources' positions in `offsets/N`. Raises `_Unreadable`."""
+    """The sources' positions in `offsets/N`. Raises `Unreadable`."""
     lines = text.splitlines()
     if lines[0] not in _VERSIONS:
-        raise _Unreadable(f"it begins with {lines[0][:20]!r} and not with v1")
+        raise Unreadable(f"it begins with {lines[0][:20]!r} and not with v1")
     if len(lines) < 3:
-        raise _Unreadable(f"it ends after {len(lines)} of at least 3 lines")
+        raise Unreadable(f"it ends after {len(lines)} of at least 3 lines")
     if not isinstance(_json(lines[1]), dict):
-        raise _Unreadable("its second line has no settings")
+        raise Unreadable("its second line has no settings")
     for number, line in enumerate(lines[2:]):
         name, position = str(number), line
         if lines[0] == "v2":
             name, colon, position = line.partition(":")
             if not colon:
-                raise _Unreadable(f"its line {number + 3} names no source")
+                raise Unreadable(f"its line {number + 3} names no source")
         yield Source(name=name, text=position, ours=_ours(position))
 
 
 def check_hadoop_checksums(data: bytes, checksums: bytes, name: str) -> None:
-    """Compare a file with the CRC-32s of its pieces. Raises `_Unreadable`, as Spark fails."""
+    """Compare a file with the CRC-32s of its pieces. Raises `Unreadable`, as Spark fails."""
     piece_bytes = int.from_bytes(checksums[4:8], "big")
     if checksums[:4] != _CRC_MAGIC or not piece_bytes:
         return  # written by something else than Hadoop's local file system
     pieces = (data[start : start + piece_bytes] for start in range(0, len(data), piece_bytes))
     if b"".join(zlib.crc32(piece).to_bytes(4, "big") for piece in pieces) != checksums[8:]:
-        raise _Unreadable(f"it does not fit its checksums in {name}: it was changed, or cut off")
+        raise Unreadable(f"it does not fit its checksums in {name}: it was changed, or cut off")
 
 
 def _ours(position: str) -> Mapping[str, Any] | None:
-    """The offset if a raftlog source wrote it. Raises `_Unreadable` for half a JSON object."""
+    """The offset if a raftlog source wrote it. Raises `Unreadable` for half a JSON object."""
     if position in ("", "-"):
         if not position:
-            raise _Unreadable("a source's line is empty")
+            raise Unreadable("a source's line is empty")
         return None
     if not position.startswith("{"):
         return None  # a number, as the rate source's; other sources may write any text
@@ -304,7 +287,7 @@ def _ours(position: str) -> Mapping[str, Any] | None:
     except DataLoss as error:
         # Of a later version: there are words for that where offsets are used.
         if value["v"] == offsets.VERSION:
-            raise _Unreadable(f"{position[:40]!r} is no offset of raftlog's") from error
+            raise Unreadable(f"{position[:40]!r} is no offset of raftlog's") from error
     return value  # type: ignore[no-any-return]
 
 
@@ -312,9 +295,9 @@ def _json(text: str) -> Any:
     try:
         return json.loads(text)
     except RecursionError:
-        raise _Unreadable(f"{text[:40]!r} is too deeply nested") from None
+        raise Unreadable(f"{text[:40]!r} is too deeply nested") from None
     except ValueError as error:
-        raise _Unreadable(f"{text[:40]!r} is no whole JSON text: {error}") from error
+        raise Unreadable(f"{text[:40]!r} is no whole JSON text: {error}") from error
 
 
 def _reason(error: Exception) -> str:

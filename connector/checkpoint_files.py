@@ -23,10 +23,18 @@ _unanswered: dict[tuple[int, str], threading.Thread] = {}
 
 T = TypeVar("T")
 
+FILE_BYTES_MAX = 16 << 20
+"""More than the offsets of 100,000 topics take; a longer file is none of Spark's. No setting: only
+the memory of the process that reads it depends on it."""
+
 _SCHEMES = {"hdfs": "hdfs", "gs": "gs", "gcs": "gcs", "s3": "s3", "s3a": "s3", "s3n": "s3"}
 """Schemes that are read, and what `pyarrow.fs` calls them: Hadoop's names for S3's clients all mean
 S3. Others are rejected: `abfs://` sends this process's token to the host that the URI names, and
 what comes with fsspec fetches any URL."""
+
+
+class Unreadable(Exception):
+    """Why a file is not what Spark wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +116,22 @@ def opened(location: str) -> tuple[FileSystem, str]:
         raise ValueError("its URI has a query, which could lead what proves this process elsewhere")
     files, folder = fs.FileSystem.from_uri(f"{_SCHEMES[scheme]}:{rest}")
     return files, folder.rstrip("/")
+
+
+def content(files: FileSystem, path: str) -> bytes:
+    """The bytes of a checkpoint's file, at most `FILE_BYTES_MAX`. Errors of the storage pass through.
+
+    Raises `Unreadable` for a longer one, and for another kind: a FIFO or a device has no end.
+    """
+    from pyarrow.fs import FileType
+
+    if files.get_file_info(path).type not in (FileType.File, FileType.NotFound):
+        raise Unreadable(f"{path!r} is not a regular file")
+    with files.open_input_stream(path, compression=None) as stream:
+        data: bytes = stream.read(FILE_BYTES_MAX + 1)
+    if len(data) > FILE_BYTES_MAX:
+        raise Unreadable(f"{path!r} has more than {FILE_BYTES_MAX} bytes")
+    return data
 
 
 def is_batch(name: str) -> bool:

@@ -15,7 +15,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from raftlog.redaction import shown_location
-from raftlog.spark.checkpoint_files import Unread, ask
+from raftlog.spark.checkpoint_files import Unread, ask, content
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -42,9 +42,7 @@ IN_FOREACH_BATCH = Asking(
 )
 
 DIGEST_BYTES = 16
-CHUNK_BYTES = 1 << 20
-"""The length of the digest, which replays compare, so it is no setting, and the bytes of a plan
-that are read at once."""
+"""The length of the digest, which replays compare, so it is no setting."""
 
 _METADATA_BYTES_MAX = 4096
 _ID_CHARACTERS_MAX = 80
@@ -96,12 +94,8 @@ def plan_digest(
 
 
 def _digest(files: FileSystem, folder: str, query_id: str, batch: int) -> str | Unread:
-    with files.open_input_stream(f"{folder}/metadata") as stream:
-        owner = json.loads(stream.read(_METADATA_BYTES_MAX))["id"]
+    owner = json.loads(content(files, f"{folder}/metadata")[:_METADATA_BYTES_MAX])["id"]
     if owner != query_id:
         return Unread(f"it belongs to query {str(owner)[:_ID_CHARACTERS_MAX]!r}")
-    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
-    with files.open_input_stream(f"{folder}/offsets/{batch}", compression=None) as stream:
-        while chunk := stream.read(CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+    data = content(files, f"{folder}/offsets/{batch}")
+    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).hexdigest()

@@ -135,7 +135,7 @@ def test_a_fifo_and_a_deep_text_are_damage_that_has_a_name(tmp_path, file):
     assert "is too deeply nested" in damaged(folder)[file]
     path.unlink()
     os.mkfifo(path)
-    assert damaged(folder)[file] == "it is not a regular file"
+    assert damaged(folder)[file] == f"{str(path)!r} is not a regular file"
 
 
 @pytest.mark.parametrize("text", ["", "[]", "3", "{}", '{"id":', '{"id":7}', '{"id":""}'])

@@ -12,6 +12,7 @@ import pytest
 
 from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.spark import checkpoint_files, plan
+from raftlog.spark.checkpoint_files import FILE_BYTES_MAX, Unread, ask
 from raftlog.spark.plan import IN_FOREACH_BATCH, location_of, plan_digest
 
 QUERY = "5a0d2b8e-0f52-4b55-8a0a-1c2d3e4f5a6b"
@@ -107,19 +108,38 @@ def test_a_checkpoint_without_a_query_is_no_error(checkpoint, metadata):
 def test_a_storage_that_does_not_answer_is_given_up_in_time_and_asked_again_later(
     checkpoint, caplog
 ):
-    metadata = (checkpoint / "metadata").read_text()
-    (checkpoint / "metadata").unlink()
-    os.mkfifo(checkpoint / "metadata")  # opening it waits for a writer
-    assert plan_digest(str(checkpoint), QUERY, 3, timeout_s=0.05) == ""
-    assert "did not answer within 0.05 s" in caplog.text
+    answers = threading.Event()
+    outcome = ask(str(checkpoint), lambda files, folder: answers.wait(), timeout_s=0.05)
+    assert outcome == Unread("it did not answer within 0.05 s")
     assert plan_digest(str(checkpoint), QUERY, 3, timeout_s=1e9) == "", "it would wait for ever"
-    [asking] = [each for each in threading.enumerate() if each.name == "raftlog-checkpoint"]
-    os.close(os.open(checkpoint / "metadata", os.O_WRONLY))  # it is opened, and empty
+    assert "has not answered yet" in caplog.text
+    [asking] = asking_threads()
+    answers.set()
     asking.join(PATIENCE_S)
     assert not asking.is_alive()
-    (checkpoint / "metadata").unlink()
-    (checkpoint / "metadata").write_text(metadata)
     assert plan_digest(str(checkpoint), QUERY, 3, PATIENCE_S) != "", "it answers again"
+
+
+def asking_threads() -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name == "raftlog-checkpoint"]
+
+
+@pytest.mark.parametrize("file", ["metadata", "offsets/3"])
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_a_file_without_an_end_is_not_read(checkpoint, file, make, caplog):
+    (checkpoint / file).unlink()
+    make(checkpoint / file)
+    assert plan_digest(str(checkpoint), QUERY, 3, PATIENCE_S) == ""
+    assert f"{file}' is not a regular file" in caplog.text
+    assert asking_threads() == []
+
+
+def test_a_plan_that_is_far_too_long_is_not_read(checkpoint, caplog):
+    os.truncate(checkpoint / "offsets" / "3", FILE_BYTES_MAX)
+    assert plan_digest(str(checkpoint), QUERY, 3, PATIENCE_S) != ""
+    os.truncate(checkpoint / "offsets" / "3", FILE_BYTES_MAX + 1)
+    assert plan_digest(str(checkpoint), QUERY, 3, PATIENCE_S) == ""
+    assert f"has more than {FILE_BYTES_MAX} bytes" in caplog.text
 
 
 def test_a_checkpoint_is_where_the_option_says_or_in_the_sessions_folder_under_its_name():
