@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 _VERSIONS = ("v1", "v2")
 """Of `offsets/N`. In the second, a line begins with the name of its source and a colon."""
 _CRC_MAGIC = b"crc\0"
+_CRC_HEAD_BYTES, _CRC_BYTES = 8, 4
+_PARTS_MAX = 500_000
+"""Lines, commas and brackets of a file: a few bytes can become an object of a hundred. The offsets
+of 100,000 topics have fewer."""
+_SOURCES_MAX = 1_000
+"""Each is compared with those of the batch before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +225,7 @@ class _Reader:
         if last_done > last_planned:
             self._damage(f"offsets/{last_done}", f"it is missing, and {file} is there")
         try:
-            version, *rest = self._bytes(file).decode().splitlines() or [""]
+            version, *rest = self._bytes(file).decode().split("\n")
             if version not in _VERSIONS:
                 raise Unreadable(f"it begins with {version[:20]!r} and not with v1")
             if not rest or not isinstance(_json(rest[0]), dict):
@@ -232,6 +238,8 @@ class _Reader:
         data = self._content(file)
         if not data:
             raise Unreadable("it is empty")
+        if sum(map(data.count, b"\n,[{")) > _PARTS_MAX:
+            raise Unreadable(f"it has more than {_PARTS_MAX} lines, commas and brackets")
         parent, _, name = file.rpartition("/")
         checksums = f"{parent}/.{name}.crc" if parent else f".{name}.crc"
         if f".{name}.crc" in self._names(parent):
@@ -244,11 +252,13 @@ class _Reader:
 
 def sources_of(text: str) -> Iterator[Source]:
     """The sources' positions in `offsets/N`. Raises `Unreadable`."""
-    lines = text.splitlines()
+    lines = text.removesuffix("\n").split("\n")  # what splitlines splits at was not counted
     if lines[0] not in _VERSIONS:
         raise Unreadable(f"it begins with {lines[0][:20]!r} and not with v1")
     if len(lines) < 3:
         raise Unreadable(f"it ends after {len(lines)} of at least 3 lines")
+    if len(lines) > 2 + _SOURCES_MAX:
+        raise Unreadable(f"it has the positions of more than {_SOURCES_MAX} sources")
     if not isinstance(_json(lines[1]), dict):
         raise Unreadable("its second line has no settings")
     for number, line in enumerate(lines[2:]):
@@ -265,8 +275,13 @@ def check_hadoop_checksums(data: bytes, checksums: bytes, name: str) -> None:
     piece_bytes = int.from_bytes(checksums[4:8], "big")
     if checksums[:4] != _CRC_MAGIC or not piece_bytes:
         return  # written by something else than Hadoop's local file system
-    pieces = (data[start : start + piece_bytes] for start in range(0, len(data), piece_bytes))
-    if b"".join(zlib.crc32(piece).to_bytes(4, "big") for piece in pieces) != checksums[8:]:
+    starts = range(0, len(data), piece_bytes)
+    sums = range(_CRC_HEAD_BYTES, len(checksums), _CRC_BYTES)
+    if len(starts) * _CRC_BYTES != len(checksums) - _CRC_HEAD_BYTES or any(
+        zlib.crc32(data[start : start + piece_bytes]).to_bytes(_CRC_BYTES, "big")
+        != checksums[at : at + _CRC_BYTES]
+        for start, at in zip(starts, sums, strict=True)
+    ):
         raise Unreadable(f"it does not fit its checksums in {name}: it was changed, or cut off")
 
 

@@ -119,7 +119,7 @@ def opened(location: str) -> tuple[FileSystem, str]:
 
 
 def content(files: FileSystem, path: str) -> bytes:
-    """The bytes of a checkpoint's file, at most `FILE_BYTES_MAX`. Errors of the storage pass through.
+    """A checkpoint's file, of at most `FILE_BYTES_MAX` bytes. Errors of the storage pass through.
 
     Raises `Unreadable` for a longer one, and for another kind: a FIFO or a device has no end.
     """

@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
+import zlib
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.errors import InvalidOption
 from raftlog.spark.checkpoint import read_checkpoint
+from raftlog.spark.checkpoint_files import FILE_BYTES_MAX
 from raftlog.spark.plan import plan_digest
 from tests.connector.checkpoints import FILES, KAFKA, NONE, QUERY, RATE, Folder, grown, ours
 
@@ -165,6 +168,7 @@ WHOLE = ours(end=30)
         ("v1\n{}\n", "ends after 2"),
         ("v1\n{}\n\n7", "a source's line is empty"),
         (f"v1\n{{}}\n{WHOLE}\n7", "it has the positions of 2 sources, and offsets/1 1"),
+        ("v1\n{}" + "\n7" * 1001, "the positions of more than 1000 sources"),
         ("v9\n{}\n7", "begins with 'v9'"),
         ("v2\n{}\n7", "line 3 names no source"),
         ('v1\n{}\n{"topics": {"flights": {}}, "v": 1}', "no offset of raftlog's"),
@@ -207,6 +211,53 @@ def test_a_file_that_was_changed_under_its_checksums_is_damage_as_it_is_for_spar
     found = damaged(folder)
     assert list(found) == [file]
     assert "it does not fit its checksums" in found[file]
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 7, 512, 1 << 20])
+def test_checksums_of_pieces_of_any_length_are_compared(folder, piece_bytes):
+    data = (folder.path / "offsets" / "2").read_bytes()
+    starts = range(0, len(data), piece_bytes)
+    sums = [zlib.crc32(data[start : start + piece_bytes]).to_bytes(4, "big") for start in starts]
+    whole = b"".join((b"crc\0", piece_bytes.to_bytes(4, "big"), *sums))
+    folder.checksums("offsets/2").write_bytes(whole)
+    assert damaged(folder) == {}
+    for other in (whole[:-1], whole + b"\0", whole[:-1] + bytes([whole[-1] ^ 1]), whole[:8]):
+        folder.checksums("offsets/2").write_bytes(other)
+        assert "it does not fit its checksums" in damaged(folder)["offsets/2"]
+
+
+def test_the_offsets_of_100_000_topics_are_read(folder):
+    topics = {
+        f"a-topic-of-this-cluster-{n}": {"end": 10**9, "from": 10**9, "incarnation": "i" * 32}
+        for n in range(100_000)
+    }
+    folder.write("offsets/2", "v1\n{}\n" + json.dumps({"topics": topics, "v": 1}))
+    [source] = read_checkpoint(str(folder.path)).last.sources
+    assert len(source.ours["topics"]) == 100_000
+
+
+@pytest.mark.parametrize(
+    ("text", "checksums"),
+    [
+        ("v1\n{}\n" + "1\n" * 1_000_000, b""),
+        ("v1\n{}\n" + "1\x0c" * 1_000_000, b""),
+        ('v1\n{}\n{"v":1,"topics":{},"x":[' + "[]," * 1_000_000 + "0]}", b""),
+        ("\0" * 1_000_000, b"crc\0" + (1).to_bytes(4, "big")),
+    ],
+    ids=["lines", "line breaks of other kinds", "lists", "checksums of single bytes"],
+)
+def test_a_small_hostile_file_takes_little_memory(folder, text, checksums):
+    folder.damage("offsets/2", text)
+    if checksums:
+        folder.checksums("offsets/2").write_bytes(checksums)
+    tracemalloc.start()
+    try:
+        found = read_checkpoint(str(folder.path))
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert {each.file for each in found.damages} <= {"offsets/2"}
+    assert most_bytes < FILE_BYTES_MAX + 8 * len(text), "the buffer that it is read into, and more"
 
 
 def test_files_that_were_never_finished_and_foreign_ones_are_passed_over(folder):
