@@ -18,6 +18,7 @@ from typing import ParamSpec, TypeVar
 
 from raftlog.errors import RaftlogError
 from raftlog.errors.raftlog_error import Surface
+from raftlog.redaction import without_controls
 from raftlog.spark.worker_process import report_without_traceback
 
 LOGGER = "raftlog.spark"
@@ -38,6 +39,13 @@ class LastResort(logging.Handler):
             with contextlib.suppress(OSError, ValueError):
                 sys.stderr.write(f"{self.format(record)}\n")
                 sys.stderr.flush()
+
+
+def escaped(record: logging.LogRecord) -> bool:
+    """A filter that lets every record pass, as one line of printable characters: a message may have
+    what others wrote, such as the text of an option."""
+    record.msg, record.args = without_controls(record.getMessage()), ()
+    return True
 
 
 P = ParamSpec("P")
@@ -93,5 +101,6 @@ def install() -> None:
     logger = logging.getLogger(LOGGER)
     if not any(isinstance(handler, LastResort) for handler in logger.handlers):
         handler = LastResort()
+        handler.addFilter(escaped)  # it is before those of the root logger, also for children
         handler.setFormatter(logging.Formatter(FORMAT, TIME_FORMAT))
         logger.addHandler(handler)

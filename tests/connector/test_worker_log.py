@@ -8,10 +8,13 @@ import sys
 
 import pytest
 
+from raftlog.chaos.cluster import PATIENCE_S
 from raftlog.errors import InvalidOption, TopicNotFound
 from raftlog.errors.raftlog_error import OPTIONS, Surface
+from raftlog.spark import plan
 from raftlog.spark.datasource import RaftlogDataSource
 from raftlog.spark.declarations import OPTIONS as DECLARED
+from raftlog.spark.plan import plan_digest
 from raftlog.spark.worker_log import errors_logged, install
 
 
@@ -46,6 +49,22 @@ def test_an_error_on_the_driver_is_one_line_with_cause_and_remedy(
     assert "\n" not in line
     assert " ".join(raised.value.cause.split()) in line
     assert "maxOffsetsPerTrigger" in line
+
+
+def test_what_others_wrote_forges_no_line_and_commands_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    install()
+    logging.getLogger("raftlog.spark.queries").warning("%s", "of a child\x1b[31m")
+    assert caplog.messages == [r"of a child\x1b[31m"]
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    monkeypatch.setattr(plan, "_unread_said", set())
+    plan_digest("/none\n26/12/01 ERROR raftlog.spark: forged \x1b[31m %s", "query\r", 0, PATIENCE_S)
+    line = sys.stderr.getvalue().removesuffix("\n")
+    assert line.isprintable()
+    assert r"/none\n26/12/01 ERROR raftlog.spark: forged \x1b[31m %s" in line
+    assert r"query\r" in line
 
 
 def test_an_error_that_passes_has_sparks_remedy() -> None:
