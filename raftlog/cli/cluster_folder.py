@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import json
 import os
 import pwd
@@ -62,6 +63,8 @@ _DRAFT_FILE = "cluster.draft"
 _UP_FILE = "up.pid"
 _TLS_FOLDER = "tls"
 _LOG_FOLDER = "log"
+_FOLDERS = (_TLS_FOLDER, _LOG_FOLDER, "node-*")
+"""Patterns of what is in the folder; the last one has the nodes' pid files as well."""
 _ROOT = 0
 _LOCK = struct.Struct("hhqqi0q")
 """The kernel's `struct flock`: type, whence, start, length, pid."""
@@ -206,12 +209,14 @@ def forget(folder: Path, node: int) -> None:
 
 
 def _refuse_foreign(folder: Path) -> None:
-    """Raise `InvalidOption` if another user owns or may write the folder, or a file of ours in it.
+    """Raise `InvalidOption` if another user owns or may write the folder, or a file of ours in it
+    or directly in one of its folders.
 
     Root's files are trusted. A link is judged by what it leads to.
     """
-    names = (CLUSTER_FILE, _TLS_FOLDER, _LOG_FOLDER)
-    for path in (folder, *(folder / name for name in names), *sorted(folder.glob("node-*"))):
+    patterns = (CLUSTER_FILE, *(f"{name}{rest}" for name in _FOLDERS for rest in ("", "/*")))
+    ours = (path for pattern in patterns for path in sorted(folder.glob(pattern)))
+    for path in itertools.chain([folder], ours):
         try:
             found = path.stat()
         except (FileNotFoundError, NotADirectoryError):

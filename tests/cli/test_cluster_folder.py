@@ -158,7 +158,11 @@ def test_the_kernel_and_not_the_file_says_which_process_is_the_node(tmp_path: Pa
         child.kill()
 
 
-@pytest.mark.parametrize("name", ["", "cluster.toml", "tls", "log", "node-1", "node-1.pid"])
+@pytest.mark.parametrize(
+    "name",
+    ["", "cluster.toml", "tls", "tls/ca.key", "log", "log/node-1.log", "node-1", "node-1/identity",
+     "node-1.pid"],
+)  # fmt: skip
 @pytest.mark.parametrize("how", ["owner", "mode"])
 def test_a_folder_that_another_user_can_write_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, how: str
@@ -166,7 +170,7 @@ def test_a_folder_that_another_user_can_write_is_rejected(
     folder = recorded(tmp_path / "c").folder
     path = folder / name
     if not path.exists():
-        path.mkdir()
+        path.mkdir(parents=True)
     if how == "mode":
         path.chmod(0o770)
     elif os.geteuid() == 0:
