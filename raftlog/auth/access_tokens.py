@@ -62,9 +62,12 @@ _HEADER_TYPES = _ACCESS_TYPES | {"jwt"}
 """What the header's `typ` may say, if it says something: that it is a JWT, or an access token."""
 _CLAIM_TYPES = frozenset({"bearer"})
 """And the claim `typ`, in which some providers tell access tokens from others."""
-_OF_OTHERS = frozenset({"at_hash", "c_hash", "s_hash", "events"})
-"""Claims of ID tokens (OpenID Connect Core, sections 3.1.3.6 and 3.3.2.11, and FAPI) and of logout
-tokens and other security events (RFC 8417). Access tokens have none of them."""
+_OF_OTHERS = frozenset(
+    {"at_hash", "c_hash", "s_hash", "sub_jwk", "events", "code", "token_introspection"}
+)
+"""Claims of ID tokens (OpenID Connect Core, sections 3.1.3.6 and 3.3.2.11, FAPI, and self-issued
+ones), of logout tokens and other security events (RFC 8417), and of signed answers to a login
+(JARM) and to an introspection (RFC 9701). Access tokens have none of them."""
 _CLOCK_LEEWAY_S = 5
 """By how much the provider's clock may differ from this machine's; no setting."""
 
@@ -137,6 +140,11 @@ class AccessTokens:
             raise Unauthenticated(problem="the token is no access token, by its claim 'typ'")
         if claims.get("token_use", "access") != "access" or not _OF_OTHERS.isdisjoint(claims):
             raise Unauthenticated(problem="the token is no access token, by claims of other tokens")
+        if "cnf" in claims:  # RFC 7800, as of DPoP (RFC 9449) and mutual TLS (RFC 8705)
+            raise Unauthenticated(
+                problem="the access token is bound to a key of its client (claim 'cnf'), which a "
+                "node cannot check: ask the provider for a bearer token"
+            )
         # Keycloak's had a nonce before version 25. Those of Auth0, Entra and Okta have none.
         if "nonce" in claims and not (is_marked or "typ" in claims or "token_use" in claims):
             raise Unauthenticated(
