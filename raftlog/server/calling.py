@@ -9,15 +9,39 @@ from contextvars import ContextVar
 from raftlog.auth.principals import Caller
 from raftlog.metrics.counts import CallCount
 
-_caller: ContextVar[Caller | None] = ContextVar("raftlog_caller", default=None)
-_again: ContextVar[Callable[[], Caller | None]] = ContextVar("raftlog_again", default=lambda: None)
+
+class Identity:
+    """Who makes one call, for all that answers it."""
+
+    __slots__ = ("_known_now", "caller")
+
+    def __init__(self, caller: Caller | None, known_now: Callable[[], Caller | None]) -> None:
+        """`known_now` raises `Unauthenticated` if what the call showed proves nothing any more."""
+        self.caller = caller
+        """As it was known when that was last looked up; None: authentication is off."""
+        self._known_now = known_now
+
+    def look_up(self) -> Caller | None:
+        """Who makes it, as it is known now. Raises `Unauthenticated`."""
+        self.caller = self._known_now()
+        return self.caller
+
+
+_UNKNOWN = Identity(None, lambda: None)
+_identity: ContextVar[Identity] = ContextVar("raftlog_identity", default=_UNKNOWN)
 _span: ContextVar[str] = ContextVar("raftlog_span", default="")
 _counted: ContextVar[CallCount | None] = ContextVar("raftlog_counted_call", default=None)
 
 
+def identity() -> Identity:
+    """Of the call; the same object until it ends."""
+    return _identity.get()
+
+
 def caller() -> Caller | None:
-    """Who makes it; None: authentication is off."""
-    return _caller.get()
+    """Who makes it; None: authentication is off. Ask again after a wait: a token's groups may be
+    other ones then."""
+    return identity().caller
 
 
 def principal() -> str:
@@ -26,17 +50,10 @@ def principal() -> str:
     return "" if who is None else who.principal
 
 
-def caller_again() -> Callable[[], Caller | None]:
-    """Says who makes it, as it is known whenever that is asked; None: authentication is off. Raises
-    `Unauthenticated` if what the call showed proves nothing any more."""
-    return _again.get()
-
-
-def begin(who: Caller, again: Callable[[], Caller]) -> None:
-    """From now on this is who makes the call, in a task of the call's own. `again`: see
-    `caller_again`."""
-    _caller.set(who)
-    _again.set(again)
+def begin(who: Caller, known_now: Callable[[], Caller]) -> None:
+    """From now on this is who makes the call, in a task of the call's own. `known_now`: see
+    `Identity`."""
+    _identity.set(Identity(who, known_now))
 
 
 def span() -> str:
@@ -52,12 +69,11 @@ def begin_span(carried: str) -> None:
 @contextmanager
 def calling(who: Caller) -> Iterator[None]:
     """While its handler runs, this is who makes the call."""
-    before, again_before = _caller.set(who), _again.set(lambda: who)
+    before = _identity.set(Identity(who, lambda: who))
     try:
         yield
     finally:
-        _caller.reset(before)
-        _again.reset(again_before)
+        _identity.reset(before)
 
 
 def counted_call() -> CallCount | None:

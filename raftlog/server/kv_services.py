@@ -36,7 +36,7 @@ from raftlog.machines.outcomes import KeyWritten, KvCreated, SessionOpened
 from raftlog.machines.validity import problem_of_key_write
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.server.allowed import Allowed
-from raftlog.server.calling import caller, principal
+from raftlog.server.calling import caller, identity, principal
 from raftlog.server.fair_scans import (
     PERIOD_S,
     PERIOD_WORK_MAX,
@@ -182,12 +182,12 @@ class KvServices:
 
     def _check_grant(self, local: LocalReplica, command: KeyWrite) -> None:
         """Reject a change by a caller who may not make it. The state here is the latest. Raises
-        `StoredValueInvalid`, `Forbidden`."""
+        `StoredValueInvalid`, `Forbidden`, `Unauthenticated`."""
         index = local.replica.applied_index
         keys = list(local.kv_machine.pairs(grant_keys.KEY_PREFIX, "", "", index))
         self._scans.spend(_WORK_PER_KEY * len(keys))
         _, resource = grant_keys.names_of(command.key)
-        self._allowed.rights.check_change(caller(), grants_of(keys), resource)
+        self._allowed.rights.check_change(identity().look_up(), grants_of(keys), resource)
 
     async def _written(self, local: LocalReplica, command: KeyWrite) -> calls.WriteReply:
         written = accepted(KeyWritten, await self._node.propose(local, command))
@@ -215,8 +215,7 @@ class KvServices:
     ) -> calls.KeysReply:
         """The first keys that the caller may see, and whether there are others that it may see:
         what is hidden shows in neither."""
-        who, start, byte_count = caller(), call.start, 0
-        shows_owners = self._allowed.may_all(who)
+        start, byte_count = call.start, 0
         limit = min(call.limit, calls.KEYS_PER_PAGE_MAX)
         found: list[KeyValue] = []
         while True:
@@ -225,6 +224,8 @@ class KvServices:
             page, more = _page(machine, call, start, index)
             undone = machine.changes_since(index) // _UNDONE_PER_WORK
             self._scans.spend(_WORK_PER_PAGE + _WORK_PER_KEY * len(page) + undone)
+            who = caller()
+            shows_owners = self._allowed.may_all(who)
             for pair in page:
                 if not self._allowed.sees_key(who, pair):
                     continue
@@ -270,11 +271,10 @@ class KvServices:
 
     async def _seen_changes(self, found: Sequence[KeyChange]) -> tuple[KeyChange, ...]:
         """Those that the caller may see: an answer would show that there are others."""
-        who = caller()
         seen: list[KeyChange] = []
         for first in range(0, len(found), _CHANGES_PER_PIECE):
             await self._scans.begin()
-            piece = found[first : first + _CHANGES_PER_PIECE]
+            who, piece = caller(), found[first : first + _CHANGES_PER_PIECE]
             seen += (each for each in piece if self._allowed.sees_key(who, each))
             self._scans.spend(_WORK_PER_KEY * len(piece))
         return tuple(seen)

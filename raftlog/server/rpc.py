@@ -30,7 +30,7 @@ from raftlog.errors import (
 from raftlog.metrics.counts import Counts
 from raftlog.server.allowed import Allowed
 from raftlog.server.audit import AuditLog, Operation
-from raftlog.server.calling import caller, caller_again, counting, principal
+from raftlog.server.calling import caller, counting, identity, principal
 from raftlog.server.fair_scans import WORK_S, FairScans
 from raftlog.server.meters import Meter, Meters
 from raftlog.server.services import Services
@@ -203,8 +203,8 @@ class _Call:
     """A class, not a generator of `asynccontextmanager`: every call passes here."""
 
     __slots__ = (
-        "_again", "_context", "_ends", "_entered", "_gate", "_handing_over", "_meter", "_name",
-        "_refusal", "_request", "_seconds", "_timeout", "_who", "reads", "streams", "watches",
+        "_context", "_ends", "_entered", "_gate", "_handing_over", "_identity", "_meter", "_name",
+        "_refusal", "_request", "_seconds", "_timeout", "reads", "streams", "watches",
     )  # fmt: skip
 
     def __init__(
@@ -215,8 +215,7 @@ class _Call:
         self._name = call.name
         self._seconds = seconds
         self._timeout = asyncio.timeout(seconds)
-        self._who = caller()
-        self._again = caller_again()
+        self._identity = identity()
         self._entered: Meter | None = None
         """What counts the call."""
         self._meter: Meter | None = None
@@ -242,7 +241,7 @@ class _Call:
     async def admit(self, byte_count: int) -> None:
         """Count the call and its bytes towards the caller's quota, and wait for it. Raises
         `QuotaExceeded`, `Overloaded`."""
-        meter = self._gate.meters.of(self._who)
+        meter = self._gate.meters.of(self._identity.caller)
         if meter is None:
             return
         meter.enter()
@@ -264,8 +263,7 @@ class _Call:
     def check(self, request: object) -> None:
         """Refuse what its caller may not do, or has lost the proof to ask for. Raises `Forbidden`,
         `RightsUnknown`, `GroupUnknown`, `Unauthenticated`."""
-        self._who = self._again()
-        self._gate.allowed.check(self._who, self._name, request)
+        self._gate.allowed.check(self._identity.look_up(), self._name, request)
         self._request = request
 
     def check_again(self) -> None:
@@ -280,21 +278,22 @@ class _Call:
 
     def check_caller(self) -> None:
         """End it, if what it showed proves no identity any more, or one that may not make it."""
+        before = self._identity.caller
         with suppress(Unauthenticated):
-            if self._again() == self._who:
+            if self._identity.look_up() == before:
                 return
         self.check_again()
 
     def hold(self) -> None:
         """The quotas have changed: count the stream, if its caller has one now."""
         if self._meter is None and self._request is not None:
-            self._meter = self._gate.meters.of(self._who)
+            self._meter = self._gate.meters.of(self._identity.caller)
             if self._meter is not None:
                 self._meter.count_stream()
 
     def shown(self, reply: Reply) -> Reply:
         """The answer without what its caller must not know of."""
-        shown: Reply = self._gate.allowed.shown(self._who, reply)
+        shown: Reply = self._gate.allowed.shown(self._identity.caller, reply)
         return shown
 
     def end(self) -> None:

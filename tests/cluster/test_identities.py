@@ -24,13 +24,15 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from raftlog.auth.principals import Caller
+from raftlog.auth.rights import Kind, Resource, Right, topic_named
 from raftlog.auth.token_file import read_tokens, remove_tokens
 from raftlog.auth.token_uses import read_uses, uses_file
 from raftlog.certificates import make_certificates
+from raftlog.changing_files import replace_whole
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.config_tls import PemFiles
-from raftlog.errors import PeerUnproven, RaftlogError, Unauthenticated
+from raftlog.errors import Forbidden, PeerUnproven, RaftlogError, Unauthenticated
 from raftlog.server.ports import CALLS_OF_CONNECTION_MAX, HEALTH_CALLS_OF_HOST_MAX
 from raftlog.tls import Certificates, open_channel
 from raftlog.transport.link import STREAM_METHOD
@@ -149,6 +151,7 @@ def cluster(folder: Path, tokens_file: Path, provider: str) -> Iterator[ProcessC
         "auth.oidc_audience": AUDIENCE,
         "auth.oidc_jwks": provider,
         "auth.admins": ADMINS,
+        "auth.rights_check_s": "0.5",
     }
     with started(folder, tokens_file, settings) as found:
         yield found
@@ -407,6 +410,46 @@ def test_a_token_says_who_calls_until_it_is_taken_away(
     assert "caller refused" in logs
     assert token not in logs
     assert ended not in logs
+
+
+def shows(watch: Iterator[bytes], key: bytes) -> bool:
+    """False: the node knows the token, or its rights, not yet."""
+    try:
+        return any(key in part for part in watch)
+    except grpc.RpcError:
+        return False
+
+
+def test_a_watch_shows_no_more_what_a_group_that_was_taken_away_could_see(
+    cluster: ProcessCluster, folder: Path, tokens_file: Path, tmp_path: Path
+) -> None:
+    """That of raftlog's own keys needs no right: each change is judged for the caller of now."""
+    token = made(tokens_file, "dora", "curators")
+    with (
+        client(cluster, (folder / "operator").read_text(), tmp_path / "operator") as operator,
+        channel_to(cluster, 1) as channel,
+    ):
+        operator.create_topic("curated", DDL)
+        operator.positions.publish("before", "curated", 0)
+        operator.kv.put("curated/key", b"")
+        for resource in (topic_named("curated"), Resource(Kind.KEYS, "curated/")):
+            operator.acl.grant("group:token:curators", [Right.READ], resource)
+        begin = partial(watched, channel, operator, token)
+        wait_for(lambda: shows(begin("curated/"), b"d/key"), "the rights of dora", PATIENCE_S)
+        watch, ends = begin("raftlog/"), begin("curated/")
+        assert shows(watch, b"before/curated")
+        assert shows(ends, b"curated/key")
+        replace_whole(tokens_file, tokens_file.read_bytes().replace(b'"curators"', b'"others"'))
+        with pytest.raises(grpc.RpcError) as ended:
+            next(ends)
+        assert isinstance(typed(ended.value), Forbidden), "the node knows"
+        operator.positions.publish("after", "curated", 0)
+        operator.acl.grant("token:dora", [Right.READ], topic_named("last"))
+        for part in watch:
+            assert b"after/curated" not in part
+            if b"topic/last" in part:
+                return
+        pytest.fail("the watch has ended")
 
 
 def test_nodes_write_when_a_token_was_last_used(cluster: ProcessCluster, tokens_file: Path) -> None:

@@ -33,7 +33,7 @@ from raftlog.machines.outcomes import EpochAborted
 from raftlog.metrics.counts import Counts
 from raftlog.server.allowed import Allowed
 from raftlog.server.audit import ACTS
-from raftlog.server.calling import begin, calling
+from raftlog.server.calling import begin, caller, calling
 from raftlog.server.fair_scans import FairScans
 from raftlog.server.meters import Meters
 from raftlog.server.rights import Rights
@@ -274,19 +274,22 @@ class Held:
         self.may_answer = asyncio.Event()
         self.who: Caller | None = EVE
         """As it is known now; None: it is known no more."""
+        self.served: Caller | None = None
+        """For whom the last call was answered."""
 
     def call(self, call: Any, request: bytes, reply: Any) -> asyncio.Task[bytes]:
         async def serve(*_: object) -> Any:
             await self.may_answer.wait()
+            self.served = caller()
             return reply
 
         async def run() -> bytes:
-            begin(EVE, self._again)
+            begin(EVE, self._known_now)
             return await _unary(call, serve, self._gate)(request, Context())
 
         return asyncio.create_task(run())
 
-    def _again(self) -> Caller:
+    def _known_now(self) -> Caller:
         if self.who is None:
             raise Unauthenticated(problem="the token was given up")
         return self.who
@@ -328,6 +331,24 @@ def test_a_read_that_waits_ends_when_its_caller_is_known_no_more_and_a_write_doe
         held.may_answer.set()
         await write
         assert closed.in_flight == 0
+
+    asyncio.run(run())
+
+
+def test_a_read_that_waits_is_answered_for_its_caller_as_it_is_known_then() -> None:
+    """It may go on, as one of raftlog's own keys, of which each is judged when it is found."""
+    closed = gate()
+    view = NodeView(node=NodeId(1), groups=(), quarantined=(), set_aside=())
+
+    async def run() -> None:
+        held = Held(closed)
+        read = held.call(WATCH_GROUPS, encode_request(WATCH_GROUPS, WatchGroups(groups=())), view)
+        await asyncio.sleep(0)
+        held.who = replace(EVE, groups=frozenset({"group:token:ops"}))
+        closed.allowed.rights.on_look()
+        held.may_answer.set()
+        await read
+        assert held.served == held.who
 
     asyncio.run(run())
 
