@@ -357,11 +357,9 @@ class ControllerMachine:
         problem = problem_of_alteration(command)
         if problem is not None:
             return malformed("AlterTopic", problem)
-        topic = self.topic(command.name)
+        topic = self.topic(command.name, command.incarnation)
         if isinstance(topic, Refused):
             return topic
-        if command.incarnation not in ("", topic.incarnation):
-            return self._recreated(topic, command.incarnation)
         if (wrong := self._refused_settings(command.settings)) is not None:
             return wrong
         settings = changed(topic.settings, command.settings)
@@ -374,11 +372,9 @@ class ControllerMachine:
         problem = problem_of_schema_change(command)
         if problem is not None:
             return malformed("AlterSchema", problem)
-        topic = self.topic(command.name)
+        topic = self.topic(command.name, command.incarnation)
         if isinstance(topic, Refused):
             return topic
-        if command.incarnation not in ("", topic.incarnation):
-            return self._recreated(topic, command.incarnation)
         known = topic.schema
         if command.version != known.version:
             if command.version < known.version and in_effect(known, command.changes):
@@ -408,23 +404,13 @@ class ControllerMachine:
                 )
         return None
 
-    def _recreated(self, topic: TopicInfo, wanted: str) -> Refused:
-        return refused(
-            "TopicRecreated",
-            topic=topic.name,
-            wanted=wanted[:TEXT_CHARACTERS_MAX],
-            found=topic.incarnation,
-        )
-
     def _delete_topic(self, command: DeleteTopic) -> TopicDeleted | Refused:
         gone = self._deleted.get(command.incarnation)
         if gone is not None and gone.name == command.name:
             return TopicDeleted(topic=gone)
-        topic = self.topic(command.name)
+        topic = self.topic(command.name, command.incarnation)
         if isinstance(topic, Refused):
             return topic
-        if command.incarnation not in ("", topic.incarnation):
-            return self._recreated(topic, command.incarnation)
         del self._topics[topic.name]
         del self._groups[topic.group]
         self._placements.forget(topic.group)
@@ -451,6 +437,10 @@ class ControllerMachine:
         placement = self._placements.get(info.group)
         return placement.voters if placement is not None else info.voters
 
+    def as_placed(self, topic: TopicInfo) -> TopicInfo:
+        """The topic with the voters that it has, or is to have: not those that it was made with."""
+        return dataclasses.replace(topic, voters=self.voters_of(topic))
+
     def behind_rules(self, nodes: Iterable[NodeId], version: int) -> tuple[NodeId, ...]:
         """Those of `nodes` that did not report that they know `version`, rising. One that was added
         and never started does not count."""
@@ -465,11 +455,15 @@ class ControllerMachine:
         """The live topic, or None."""
         return self._topics.get(name)
 
-    def topic(self, name: str) -> TopicInfo | Refused:
-        """The live topic, or the refusal that becomes `TopicNotFound` with the nearest names: that
-        takes a comparison with each of up to `NAMES_COMPARED_MAX` names."""
+    def topic(self, name: str, incarnation: str = "") -> TopicInfo | Refused:
+        """The live topic; the refusal that becomes `TopicRecreated` where it is of another
+        incarnation than the one that is given; or the one that becomes `TopicNotFound` with the
+        nearest names: that takes a comparison with each of up to `NAMES_COMPARED_MAX` names."""
         found = self._topics.get(name)
         if found is not None:
+            if incarnation not in ("", found.incarnation):
+                wanted = incarnation[:TEXT_CHARACTERS_MAX]
+                return refused("TopicRecreated", topic=name, wanted=wanted, found=found.incarnation)
             return found
         return refused(
             "TopicNotFound", topic=name[:TEXT_CHARACTERS_MAX], nearest=self._nearest(name)

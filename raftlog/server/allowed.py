@@ -332,7 +332,7 @@ def _under(prefix: str) -> Sequence[Need]:
 NEEDS: dict[str, Needs] = {
     calls.DESCRIBE_CLUSTER.name: _nothing,
     calls.REGISTER_NODE.name: _cluster,
-    calls.CREATE_TOPIC.name: _nothing,  # `Services.existing_topic` must know whether it exists
+    calls.CREATE_TOPIC.name: _nothing,  # `Unchanged.created` must know whether it exists
     calls.ADD_NODE.name: _cluster,
     calls.SET_PARENTS.name: _cluster,
     calls.SET_DUTY.name: _cluster,

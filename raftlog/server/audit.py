@@ -6,9 +6,10 @@
 
 An operation has two lines with one `id`: `begun`, which is written before anything is proposed, and
 what came of it: `ok`, an error's code, or `unknown` if its caller did not wait for the answer.
-With `audit.required` it is done only once the first line is on disk. One that was sent to a node
-that does not lead ends with `NotLeader`: it changed nothing. `who` is null where authentication is
-off, and for a caller without a valid token or certificate.
+With `audit.required` it is done only once the first line is on disk. One that ends with `NotLeader`
+changed nothing. A call that is known to change nothing (`raftlog.server.unchanged`) is none: it is
+answered without a line, or rejected. `who` is null where authentication is off, and for a caller
+without a valid token or certificate.
 
 Operations are never left out. What is rejected before it begins is merged: the same rejection of
 the same caller is written once a minute, and at most `_FAILED_MAX` rejections of one caller. At the

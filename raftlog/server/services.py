@@ -12,13 +12,10 @@ import time
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 
 from raftlog import errors
-from raftlog.auth.principals import problem_of_principal
-from raftlog.auth.rights import Right, topic_named
 from raftlog.core.types import GroupId, NodeId, Offset
 from raftlog.errors import (
     MalformedRequest,
@@ -44,14 +41,12 @@ from raftlog.machines.commands import (
     TopicInfo,
     Trim,
 )
-from raftlog.machines.limits import NAME_CHARACTERS_MAX, NAMES_COMPARED_MAX
 from raftlog.machines.outcomes import (
     Appended,
     EpochAborted,
     EpochCommitted,
     NodeRegistered,
     Outcome,
-    Refused,
     Staged,
     TopicAltered,
     TopicCreated,
@@ -66,10 +61,7 @@ from raftlog.machines.rules import (
 from raftlog.machines.topic import TopicMachine
 from raftlog.machines.validity import (
     problem_of_append,
-    problem_of_owner,
-    problem_of_removal,
     problem_of_stage,
-    problem_of_trim,
 )
 from raftlog.metrics.counts import COMMITTED, KEPT, REPLAYED
 from raftlog.multiraft.local_replica import LocalReplica, StoredBatch
@@ -92,9 +84,10 @@ from raftlog.server.node import Node
 from raftlog.server.order import SenderOrder
 from raftlog.server.placing import PlacingServices
 from raftlog.server.record_batches import checked_summary, column_slices
-from raftlog.server.refused import Accepted, accepted, check_address, check_sense, error_of
+from raftlog.server.refused import Accepted, accepted, check_address, check_sense
 from raftlog.server.rights import Rights
 from raftlog.server.staging import Staging
+from raftlog.server.unchanged import Unchanged
 from raftlog.wire import calls
 from raftlog.wire.reader_positions import KEY_PREFIX as POSITIONS_PREFIX
 
@@ -102,9 +95,6 @@ _WORK_PER_PART = 200
 _WORK_PER_PIECE = 2
 """What it takes to open a history file and read its index, and to find where a piece of a range
 begins, as `FairScans` counts work."""
-
-_WORK_PER_CHARACTER = 4
-"""What it takes to compare a name that is not known with a topic's, for each of its characters."""
 
 _WORK_PER_FIELD = 2
 """What it takes to put a field's id into a set, where a caller has chosen ids that collide."""
@@ -144,6 +134,7 @@ class Services:
         )
         self.allowed = Allowed(rights, node.multiraft.replicas, node.not_here)
         self.scans = FairScans()
+        self.unchanged = Unchanged(node, rights, self.scans)
         self.groups = GroupServices(node, self.scans)
         self.placing = PlacingServices(node, self.scans)
         self.kv = KvServices(node, self.placing, self.allowed, self.scans)
@@ -225,25 +216,6 @@ class Services:
         nodes = self._multiraft.replicas.controller.nodes
         return all(node not in each for each in (self._node.addresses, nodes, nodes.retired))
 
-    async def existing_topic(self, call: calls.CreateTopicCall) -> TopicCreated | None:
-        """The answer if there is nothing to create; None: create it. Raises `Forbidden`.
-
-        A sink asks with `if_not_exists` for every batch: what is there costs a read, no entry, and
-        needs only the right to write it.
-        """
-        asked = topic_named(call.name)
-        if call.if_not_exists:
-            await self._node.read_barrier(self._multiraft.replicas.of_controller)
-            found = self._multiraft.replicas.controller.known_topic(call.name)
-            # Who may not know of the topic is refused as if there were none.
-            if found is not None and self.rights.allow(caller(), None, asked):
-                if not self.rights.allow(caller(), Right.CREATE, asked):
-                    self.rights.require(caller(), Right.WRITE, asked)
-                existed = found.incarnation != call.incarnation
-                return TopicCreated(topic=self._as_placed(found), existed=existed)
-        self.rights.require(caller(), Right.CREATE, asked)
-        return None
-
     async def create_topic(self, call: calls.CreateTopicCall) -> TopicCreated:
         """Create a topic; its group exists from that entry on. Raises `TopicExists`."""
 
@@ -287,27 +259,18 @@ class Services:
         if not call.any_node:
             await self._node.read_barrier(self._multiraft.replicas.of_controller)
         await self.scans.begin()
-        controller = self._multiraft.replicas.controller
-        found = controller.topic(call.name)
-        if isinstance(found, Refused):
-            compared = min(len(controller.topics()), NAMES_COMPARED_MAX)
-            characters = min(len(call.name), NAME_CHARACTERS_MAX)
-            self.scans.spend(_WORK_PER_CHARACTER * characters * compared)
-            raise error_of(found)
+        found = self.unchanged.topic(call.name)
         self.scans.spend(topic_work(found))
-        return calls.TopicReply(topic=self._as_placed(found))
+        return calls.TopicReply(topic=self._multiraft.replicas.controller.as_placed(found))
 
     async def list_topics(self, _: calls.ListTopics) -> calls.TopicsReply:
         """All topics as of now, linearizable."""
         await self._node.read_barrier(self._multiraft.replicas.of_controller)
         await self.scans.begin()
-        topics = self._multiraft.replicas.controller.topics()
+        controller = self._multiraft.replicas.controller
+        topics = controller.topics()
         self.scans.spend(sum(map(topic_work, topics)))
-        return calls.TopicsReply(topics=tuple(map(self._as_placed, topics)))
-
-    def _as_placed(self, topic: TopicInfo) -> TopicInfo:
-        """The topic with the voters that it has, or is to have: not those that it was made with."""
-        return replace(topic, voters=self._multiraft.replicas.controller.voters_of(topic))
+        return calls.TopicsReply(topics=tuple(map(controller.as_placed, topics)))
 
     async def watch_groups(self, call: calls.WatchGroups) -> calls.NodeView:
         """This node's own replicas, as they stand."""
@@ -466,25 +429,20 @@ class Services:
     async def remove_writer(self, call: calls.RemoveWriterCall) -> WriterRemoved:
         """Forget a writer row."""
         local = self._leading(call.group, call.incarnation)
-        command = RemoveWriter(writer=call.writer)
-        check_sense("RemoveWriter", problem_of_removal(command))
-        outcome = await self._node.propose(local, command)
+        outcome = await self._node.propose(local, RemoveWriter(writer=call.writer))
         return self._accepted(WriterRemoved, outcome)
 
     async def set_writer_owner(self, call: calls.SetWriterOwnerCall) -> WriterOwnerSet:
         """Give a writer row to another principal."""
         local = self._leading(call.group, call.incarnation)
         command = SetWriterOwner(writer=call.writer, owner=call.owner)
-        check_sense("SetWriterOwner", problem_of_owner(command))
-        check_sense("SetWriterOwner", problem_of_principal(call.owner, groups=False))
         return self._accepted(WriterOwnerSet, await self._node.propose(local, command))
 
     async def trim(self, call: calls.TrimCall) -> Trimmed:
         """Move the topic's log start up."""
         local = self._leading(call.group, call.incarnation)
-        command = Trim(offset=call.offset)
-        check_sense("Trim", problem_of_trim(command))
-        return self._accepted(Trimmed, await self._node.propose(local, command))
+        outcome = await self._node.propose(local, Trim(offset=call.offset))
+        return self._accepted(Trimmed, outcome)
 
     # ------------------------------------------------------------ reading
 

@@ -120,6 +120,9 @@ class Context:
     def invocation_metadata(self) -> tuple[()]:
         return ()
 
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:1"
+
     async def abort(self, code: grpc.StatusCode, details: str, metadata: Any) -> NoReturn:
         raise Aborted(decode_error(dict(metadata)[ERROR_METADATA_KEY]))
 

@@ -569,7 +569,7 @@ def test_topics_that_are_not_there_are_compared_by_turns(
             name="absent", incarnation="i", schema=TOPIC.schema, if_not_exists=True, settings=(),
             replicas=1,
         )  # fmt: skip
-        assert await services.existing_topic(create) is None
+        assert await services.unchanged.created(create) is None
         assert not compared.counts
         await services.create_topic(replace(create, name="there"))
 
