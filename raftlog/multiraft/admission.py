@@ -15,8 +15,14 @@ from raftlog.multiraft.full_disks import FullDisks
 from raftlog.multiraft.local_replica import LocalReplica
 
 ROOM_MADE_BYTES_MAX = 64 * 1024
-"""What clients may write into one group to make room, for each time that the disk is full. No
-setting: hundreds of trims fit, and a caller that repeats them cannot use up the reserve."""
+"""What clients may write into one group to make room, for each time that the disk is full: those
+without every right, and as much those that have every right. No setting: hundreds of trims fit, and
+callers that repeat them cannot use up the reserve."""
+
+ROOM_MADE_SHARE_BYTES = 16 * 1024
+"""What one principal without every right may write of it."""
+
+_ALL_SHARES = "*"
 
 
 class RoomUse(NamedTuple):
@@ -28,14 +34,17 @@ class RoomUse(NamedTuple):
     """It may not use the reserve of a full disk, as nothing with a body may."""
     makes_room: bool = False
     """A client asks for it and it lets something go: it may use a little of the reserve."""
+    share: str = ""
+    """The principal that asks for it; "": it has every right, or is not asked who it is."""
 
     @classmethod
-    def of(cls, command: Command) -> RoomUse:
+    def of(cls, command: Command, share: str = "") -> RoomUse:
         """What the command means for them."""
         return cls(
             grows=isinstance(command, GROWING),
             needs_room=isinstance(command, NEEDS_ROOM),
             makes_room=isinstance(command, MAKES_ROOM),
+            share=share,
         )
 
 
@@ -57,8 +66,8 @@ class Admission:
         self._compactions = compactions
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._room_made: Counter[GroupId] = Counter()
-        """The bytes of what was to make room, by group, while the disk is full for the
+        self._room_made: Counter[tuple[GroupId, str]] = Counter()
+        """The bytes of what was to make room, by group and share, while the disk is full for the
         `_times_full`-th time."""
         self._times_full = 0
 
@@ -84,7 +93,7 @@ class Admission:
         elif (full := self._disk.full(local.group, has_body=False)) is not None:
             raise self.own(full)
         elif use.makes_room:
-            self._check_reserve(local, payload)
+            self._check_reserve(local, payload, use.share)
         if payload.body or use.grows:
             self._check_backlog(local)
 
@@ -94,15 +103,18 @@ class Admission:
         self._check_room(local)
         self._check_backlog(local)
 
-    def _check_reserve(self, local: LocalReplica, payload: Payload) -> None:
+    def _check_reserve(self, local: LocalReplica, payload: Payload, share: str) -> None:
         if (full := self._disk.full(local.group, has_body=True)) is None:
             return
         if self._times_full != self._disk.times_full:
             self._times_full = self._disk.times_full
             self._room_made.clear()
-        if self._room_made[local.group] + payload.size > ROOM_MADE_BYTES_MAX:
+        bounds = {(local.group, _ALL_SHARES if share else ""): ROOM_MADE_BYTES_MAX}
+        if share:
+            bounds[local.group, share] = ROOM_MADE_SHARE_BYTES
+        if any(self._room_made[each] + payload.size > most for each, most in bounds.items()):
             raise self.own(full)
-        self._room_made[local.group] += payload.size
+        self._room_made.update(dict.fromkeys(bounds, payload.size))
 
     def _check_room(self, local: LocalReplica) -> None:
         if (full := self._disk.full(local.group, has_body=True)) is not None:

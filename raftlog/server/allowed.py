@@ -141,6 +141,11 @@ class Allowed:
         """Whether the caller has every right. Raises `RightsUnknown`."""
         return self.rights.allow(who, Right.ADMIN, EVERYTHING)
 
+    def share_of(self, who: Caller | None) -> str:
+        """The principal whose share of a common room the caller takes; "": it has every right, and
+        no share. Raises `RightsUnknown`."""
+        return "" if who is None or self.may_all(who) else who.principal
+
     # ------------------------------------------------------------ what is meant
 
     def of_topic(self, right: Right | None, group: GroupId, incarnation: str) -> list[Need]:

@@ -148,7 +148,7 @@ class KvServices:
             key=call.key,
             value=call.value,
             expected=call.expected,
-            share="" if self._allowed.may_all(caller()) else principal(),
+            share=self._allowed.share_of(caller()),
         )
         local = self._here(call.group)
         self._node.check_leads(local)

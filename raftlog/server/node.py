@@ -467,8 +467,10 @@ class Node:
         command: Command,
         batch: BatchHeader | None = None,
         body: bytes = b"",
+        share: str = "",
     ) -> asyncio.Future[Outcome]:
-        """Give a command its place in the log; the future of what applying it comes to.
+        """Give a command its place in the log; the future of what applying it comes to. `share`:
+        see `RoomUse`.
 
         Raises `NotLeader`, `Overloaded`, `DiskFull`, `TooLarge`, `TopicRecreated`, `RulesTooOld`:
         nothing was written. The future may end with `NoQuorum`: it may have been written.
@@ -491,7 +493,7 @@ class Node:
             else:
                 done.set_result(answer)
 
-        use = RoomUse.of(command)
+        use = RoomUse.of(command, share)
         self._decided(lambda: self.multiraft.propose(local, payload, reply, use))
         self._effects.write_stages.proposed(local)
         return done

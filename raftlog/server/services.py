@@ -238,6 +238,7 @@ class Services:
         outcome = await self._node.propose(
             self._multiraft.replicas.of_controller,
             AlterTopic(name=call.name, incarnation=call.incarnation, settings=call.settings),
+            share=self.allowed.share_of(caller()),
         )
         return self._accepted(TopicAltered, outcome)
 
@@ -251,6 +252,7 @@ class Services:
         outcome = await self._node.propose(
             self._multiraft.replicas.of_controller,
             DeleteTopic(name=call.name, incarnation=call.incarnation),
+            share=self.allowed.share_of(caller()),
         )
         return self._accepted(TopicDeleted, outcome)
 
@@ -429,7 +431,8 @@ class Services:
     async def remove_writer(self, call: calls.RemoveWriterCall) -> WriterRemoved:
         """Forget a writer row."""
         local = self._leading(call.group, call.incarnation)
-        outcome = await self._node.propose(local, RemoveWriter(writer=call.writer))
+        share = self.allowed.share_of(caller())
+        outcome = await self._node.propose(local, RemoveWriter(writer=call.writer), share=share)
         return self._accepted(WriterRemoved, outcome)
 
     async def set_writer_owner(self, call: calls.SetWriterOwnerCall) -> WriterOwnerSet:
@@ -441,7 +444,8 @@ class Services:
     async def trim(self, call: calls.TrimCall) -> Trimmed:
         """Move the topic's log start up."""
         local = self._leading(call.group, call.incarnation)
-        outcome = await self._node.propose(local, Trim(offset=call.offset))
+        share = self.allowed.share_of(caller())
+        outcome = await self._node.propose(local, Trim(offset=call.offset), share=share)
         return self._accepted(Trimmed, outcome)
 
     # ------------------------------------------------------------ reading

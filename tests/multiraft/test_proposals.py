@@ -23,7 +23,12 @@ from raftlog.core.types import (
 from raftlog.errors import DiskFull, NoQuorum, NotLeader, RulesTooOld
 from raftlog.machines.commands import MAKES_ROOM, NEEDS_ROOM, Command, Trim
 from raftlog.machines.rules import BROUGHT_BY, RULES_LATEST
-from raftlog.multiraft.admission import OF_THE_CLUSTER, ROOM_MADE_BYTES_MAX, RoomUse
+from raftlog.multiraft.admission import (
+    OF_THE_CLUSTER,
+    ROOM_MADE_BYTES_MAX,
+    ROOM_MADE_SHARE_BYTES,
+    RoomUse,
+)
 from raftlog.wire.codec import encode_command
 from tests.multiraft.compaction_scene import Scene
 from tests.multiraft.leading import THREE, TIMING, LeadingNode, heartbeat
@@ -90,6 +95,26 @@ def test_what_makes_room_on_a_full_disk_takes_little_of_its_reserve() -> None:
     node.multiraft.admission.check(one, trim, OF_THE_CLUSTER)
     node.multiraft.admission._disk.times_full += 1  # it had room between, and no trim came then
     node.multiraft.admission.check(one, trim, use)
+
+
+def test_what_makes_room_on_a_full_disk_is_shared_out() -> None:
+    """Who may alter one topic must not use up the room for deletions of all others."""
+    node = LeadingNode()
+    admission, local = node.multiraft.admission, node.local(1)
+    admission._disk._freed_for = DiskFull(file="a log")
+    command, admins = Payload(bytes(ROOM_MADE_SHARE_BYTES // 2), b""), RoomUse(makes_room=True)
+    for number in range(ROOM_MADE_BYTES_MAX // ROOM_MADE_SHARE_BYTES):
+        use = admins._replace(share=f"token:{number}")
+        for _ in range(2):
+            admission.check(local, command, use)
+        with pytest.raises(DiskFull):
+            admission.check(local, command, use)
+    with pytest.raises(DiskFull):
+        admission.check(local, command, admins._replace(share="token:last"))
+    for _ in range(ROOM_MADE_BYTES_MAX // command.size):
+        admission.check(local, command, admins)
+    with pytest.raises(DiskFull):
+        admission.check(local, command, admins)
 
 
 OF_ADMINS_AND_NODES = {
