@@ -21,10 +21,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from raftlog import EpochKey
+import raftlog
+from raftlog import EpochCommitted, EpochKey
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
-from raftlog.errors import DeadlineExceeded, PositionMoved, ProducerClosed, SchemaMismatch
+from raftlog.errors import (
+    DeadlineExceeded,
+    EpochContentMismatch,
+    InvalidOption,
+    OffsetTrimmed,
+    PositionMoved,
+    ProducerClosed,
+    SchemaMismatch,
+)
 from tests.cli.command import run
 
 MESSAGES = "key string, value binary, headers array<struct<key: string, value: binary>>"
@@ -363,3 +372,196 @@ def test_what_tail_prints_as_json_is_produced_into_another_topic(
     copied = run(monkeypatch, capsys, *words, "produce", f"{name}-copy", str(file))
     assert copied.code == 0, copied.err
     assert rows(client.read(f"{name}-copy")) == sent
+
+
+def test_a_nightly_job_that_runs_twice_has_its_rows_in_the_topic_once(
+    client: LogClient, name: str
+) -> None:
+    client.create_topic(name, "n int")
+
+    def run_job(day: int, numbers: Iterable[int]) -> EpochCommitted:
+        run = uuid.uuid4().hex
+        key = EpochKey(writer="nightly", query_id="nightly", run=run, epoch=day, streaming=False)
+        attempt = client.attempt(name, key)
+        attempt.write([{"n": n} for n in numbers])
+        staged = attempt.finish()
+        assert staged is not None
+        return client.commit_epoch(name, key, [staged])
+
+    first = run_job(20261130, range(3))
+    assert not first.replayed
+    assert not run_job(20261201, range(3, 5)).replayed
+    for day, numbers_again in ((20261130, range(3)), (20261201, range(3, 5))):
+        assert run_job(day, numbers_again).replayed
+    with pytest.raises(EpochContentMismatch, match="3 records and is replayed with 4"):
+        run_job(20261130, range(4))
+    assert numbers(client.read(name)) == list(range(5))
+    assert (first.start, client.writers.describe(name, "nightly").last_epoch) == (0, 20261201)
+
+
+def test_an_epoch_compacts_a_topic_to_the_last_value_of_each_key(
+    client: LogClient, name: str
+) -> None:
+    client.create_topic(name, "key string not null, value string")
+    client.append(
+        name, [{"key": f"u{n % 3}", "value": f"v{n}"} for n in range(6)] + [{"key": "u1"}]
+    )
+
+    def table(batches: Iterable[pa.RecordBatch]) -> dict[str, str]:
+        last = {row["key"]: row["value"] for row in rows(batches)}
+        return {key: value for key, value in last.items() if value is not None}
+
+    at_the_end = client.follow(name, group=f"{name}-fast", idle_timeout_s=0)
+    kept = table(at_the_end)
+    client.positions.publish(f"{name}-slow", name, 2)
+    key = EpochKey(writer="compactor", query_id="compactor", run="1", epoch=0, streaming=False)
+    attempt = client.attempt(name, key)
+    attempt.write([{"key": key, "value": value} for key, value in kept.items()])
+    staged = attempt.finish()
+    assert staged is not None
+    done = client.commit_epoch(name, key, [staged], overwrite=True)
+    assert (done.start, done.end) == (7, 9)
+    assert table(client.read(name)) == table(at_the_end) == kept == {"u0": "v3", "u2": "v5"}
+    assert at_the_end.commit().offset == 9
+    with pytest.raises(OffsetTrimmed, match="never processed what is gone"):
+        next(client.follow(name, group=f"{name}-slow", idle_timeout_s=0))
+    client.positions.publish(f"{name}-slow", name, done.start)
+    assert table(client.follow(name, group=f"{name}-slow", idle_timeout_s=0)) == kept
+
+
+def test_consumers_share_a_topic_by_a_column_and_none_is_behind(
+    client: LogClient, name: str
+) -> None:
+    """Each has a group of its own; what its condition leaves out is no lag."""
+    client.create_topic(name, "bucket int, n int")
+    client.append(name, [{"bucket": n % 3, "n": n} for n in range(9)])
+
+    def consume(bucket: int) -> list[int]:
+        where, group = f"bucket = {bucket}", f"{name}-{bucket}"
+        reader = client.follow(name, group=group, where=where, idle_timeout_s=0)
+        taken = numbers(reader)
+        reader.commit()
+        return taken
+
+    assert [consume(bucket) for bucket in range(4)] == [[0, 3, 6], [1, 4, 7], [2, 5, 8], []]
+    client.append(name, [{"bucket": 0, "n": 9}])
+    lags = [client.positions.lag(f"{name}-{bucket}")[0] for bucket in range(4)]
+    assert [lag.records_behind for lag in lags] == [1] * 4
+    assert [consume(bucket) for bucket in range(4)] == [[9], [], [], []]
+    assert {lag.records_behind for lag in client.positions.lag() if lag.position.topic == name} == {
+        0
+    }
+
+
+def test_a_record_that_fails_is_tried_three_times_and_then_is_a_dead_letter(
+    client: LogClient, name: str
+) -> None:
+    columns = "n int, tried int"
+    work, dead = (client.create_topic(f"{name}-{kind}", columns) for kind in ("work", "dead"))
+    client.append(work, [{"n": n, "tried": 0} for n in range(4)])
+    tries: list[tuple[int, int]] = []
+    reader = client.follow(work, group=name, idle_timeout_s=0)
+    with client.producer(work) as again, client.producer(dead) as letters:
+        for batch in reader:
+            for row in batch.to_pylist():
+                tries.append((row["n"], row["tried"] + 1))
+                fails = row["n"] == 2 or (row["n"] == 1 and row["tried"] == 0)
+                if fails:
+                    to = letters if row["tried"] == 2 else again
+                    to.append([{"n": row["n"], "tried": row["tried"] + 1}])
+            again.flush()
+            letters.flush()
+            reader.commit()
+    assert tries == [(0, 1), (1, 1), (2, 1), (3, 1), (1, 2), (2, 2), (2, 3)]
+    assert rows(client.read(dead)) == [{"n": 2, "tried": 3}]
+    assert client.positions.lag(name)[0].records_behind == 0
+
+
+def test_a_reply_is_found_by_the_id_of_its_request_among_those_of_others(
+    client: LogClient, name: str
+) -> None:
+    requests = client.create_topic(f"{name}-requests", "id string, n int")
+    replies = client.create_topic(f"{name}-replies", "id string, n int")
+    asked = client.follow(requests, 0)
+
+    def answer() -> None:
+        for row in (row for batch in asked for row in batch.to_pylist()):
+            client.append(replies, [{"id": row["id"], "n": row["n"] ** 2}])
+
+    def ask(n: int) -> int:
+        each = uuid.uuid4().hex
+        with client.follow(replies, where=f"id = '{each}'", idle_timeout_s=PATIENCE_S) as mine:
+            client.append(requests, [{"id": each, "n": n}])
+            [reply] = rows([next(mine)])
+            return int(reply["n"])
+
+    with ThreadPoolExecutor(4) as threads:
+        serving = threads.submit(answer)
+        try:
+            assert list(threads.map(ask, range(6))) == [n**2 for n in range(6)]
+        finally:
+            asked.close()
+        serving.result(PATIENCE_S)
+
+
+def test_a_mirror_continues_after_the_last_offset_that_its_copy_has(
+    client: LogClient, name: str
+) -> None:
+    """Offsets that are kept with the results need no group and no transaction."""
+    client.create_topic(name, "n int")
+    copy = client.create_topic(f"{name}-copy", "n int, source_offset bigint not null")
+
+    def mirror(records_max: int) -> None:
+        marks = client.read_high_water_mark(copy)
+        start = 0
+        if marks.high_water_mark > marks.log_start_offset:
+            [last] = rows(client.read(copy, marks.high_water_mark - 1))
+            start = last["source_offset"] + 1
+        end = start + records_max
+        for batch in client.read(name, start, end, columns=["n", "_offset"]):
+            client.append(copy, batch.rename_columns(["n", "source_offset"]))
+
+    for n in range(5):
+        client.append(name, [{"n": n}])
+        if n % 2 == 0:
+            mirror(records_max=2)
+    for _ in range(2):
+        mirror(records_max=10)
+    assert rows(client.read(copy)) == [{"n": n, "source_offset": n} for n in range(5)]
+
+
+def test_rows_that_linger_are_one_entry_and_a_smaller_batch_makes_more(
+    client: LogClient, name: str
+) -> None:
+    topic = client.create_topic(name, "n bigint not null")
+
+    def entries() -> int:
+        found = client.groups.entries(topic.group)
+        return len({entry.body for entry in found if entry.kind == "command"})  # resent: the same
+
+    with client.producer(topic, linger_s=60, batch_bytes=2**20) as lingering:
+        for n in range(300):
+            lingering.append([{"n": n}])
+        assert lingering.acknowledged == 0
+        assert lingering.flush() == lingering.acknowledged == 300
+    assert entries() == 1
+    with client.producer(topic, linger_s=60, batch_bytes=1024) as small:
+        for n in range(300, 600):
+            small.append([{"n": n}])
+    assert entries() >= 3, "300 numbers of 8 bytes, in entries of 1 KiB"
+    assert numbers(client.read(topic)) == list(range(600))
+
+
+@pytest.mark.parametrize(
+    ("servers", "problem"),
+    [
+        ("localhost", "'localhost', which is not host:port"),
+        (["127.0.0.1:7401"], "Allowed: one text"),
+        ({"bootstrap.servers": "127.0.0.1:7401"}, "Allowed: one text"),
+    ],
+)
+def test_servers_as_other_clients_take_them_are_refused_with_the_form(
+    servers: Any, problem: str
+) -> None:
+    with pytest.raises(InvalidOption, match=problem):
+        raftlog.connect(servers)
