@@ -265,7 +265,7 @@ def _sink_gone(checkpoint: Checkpoint, sink: Sink) -> Finding:
         kind=Kind.TOPIC_GONE,
         about=f"topic {sink.topic!r}",
         cause=f"{TopicNotFound(topic=sink.topic).cause} The query's next batch{which} is refused.",
-        remedy=UnknownWriter.remedy_text,
+        remedy=UnknownWriter.spark_remedy_text,
         commands=(_option("createTopic", "always"),),
         error="InvalidOption",
     )
@@ -282,7 +282,7 @@ def _sink_created_again(
         kind=Kind.UNKNOWN_WRITER,
         about=f"topic {sink.topic!r}",
         cause=f"{error.cause}{when}",
-        remedy=error.remedy,
+        remedy=error.spark_remedy_text,
         commands=(
             f"raftlog writers list {shlex.quote(sink.topic)}",
             _option("createTopic", "always"),
@@ -335,7 +335,7 @@ def _reset(checkpoint: Checkpoint, writer: Writer) -> Finding:
         kind=Kind.CHECKPOINT_RESET,
         about=writer.about,
         cause=error.cause,
-        remedy=error.remedy,
+        remedy=error.spark_remedy_text,
         commands=(_option("txnAppId", f"{writer.name}-2"),),
         error=type(error).__name__,
     )
@@ -351,7 +351,7 @@ def _rewound(checkpoint: Checkpoint, writer: Writer) -> Finding:
         about=writer.about,
         cause=f"{error.cause} The topic has batches {batch} to {writer.last_batch}, of which this "
         f"checkpoint knows nothing or only the plan.{again}",
-        remedy=error.remedy,
+        remedy=error.spark_remedy_text,
         commands=_under_another_name(checkpoint, writer),
         error=type(error).__name__,
     )
@@ -407,7 +407,7 @@ def _repeated(checkpoint: Checkpoint, writer: Writer) -> Finding:
         kind=Kind.OTHER_PLAN,
         about=writer.about,
         cause=cause,
-        remedy=EpochContentMismatch.remedy_text,
+        remedy=EpochContentMismatch.spark_remedy_text,
         commands=(_option("onReplayMismatch", "keep"),),
         error=EpochContentMismatch.__name__,
     )

@@ -25,6 +25,7 @@ _OF_PYTHON = {
     "bootstrap_servers": "client.bootstrap_servers",
     "request_timeout_s": "client.request_timeout_s",
     "token": "client.token (file:PATH, env:NAME or command:LINE)",
+    "writer_name": "EpochKey.writer",
     "zookeeper": "client.zookeeper",
 }
 OPTIONS = {
@@ -41,6 +42,7 @@ OPTIONS = {
         "bootstrap_servers": "raftlog.bootstrap.servers",
         "request_timeout_s": "raftlog.request.timeout.ms",
         "token": "a credential (raftlog.auth.credential)",
+        "writer_name": "txnAppId",
         "zookeeper": "raftlog.zookeeper.connect",
     },
 }
@@ -62,6 +64,8 @@ class RaftlogError(Exception):
     """What is wrong, as a format of the error's values. A subclass sets it or overrides `cause`."""
     remedy_text: ClassVar[str]
     """What to do about it, likewise; `OPTIONS` are values of it, too."""
+    spark_remedy_text: ClassVar[str] = ""
+    """The same in Spark; "": `remedy_text`."""
     surface = Surface.PYTHON
     """Where the error is shown. No part of its values: what shows errors sets it."""
 
@@ -73,7 +77,9 @@ class RaftlogError(Exception):
     @property
     def remedy(self) -> str:
         """What to do about it, naming the option that matters."""
-        return self.remedy_text.format_map(OPTIONS[self.surface] | vars(self))
+        in_spark = self.surface is Surface.SPARK and self.spark_remedy_text
+        text = in_spark or self.remedy_text
+        return text.format_map(OPTIONS[self.surface] | vars(self))
 
     def __str__(self) -> str:
         return without_keys(f"{self.cause} {self.remedy}")

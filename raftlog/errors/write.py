@@ -23,10 +23,14 @@ class RunFenced(WriteRefused):
     current_run: str
 
     cause_text = (
-        "Run {run} of writer {writer!r} was fenced by run {current_run}: two drivers write "
-        "with one checkpointLocation or txnAppId."
+        "Run {run} of writer {writer!r} was fenced by run {current_run}: two processes write as "
+        "this writer."
     )
-    remedy_text = "Stop one of the two; a restarted query continues where the log ends."
+    remedy_text = "Stop one of the two; a restart continues where the log ends."
+    spark_remedy_text = (
+        "Two drivers write with one checkpointLocation or txnAppId. Stop one of the two; a "
+        "restarted query continues where the log ends."
+    )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -42,7 +46,7 @@ class EpochTooOld(WriteRefused):
         "is not known (any more)."
     )
     remedy_text = (
-        "Do not roll a checkpoint back that far; write under a new txnAppId if you mean to."
+        "Do not write an epoch that old again; if you mean to, write under a new {writer_name}."
     )
 
 
@@ -67,13 +71,19 @@ class EpochContentMismatch(WriteRefused):
         if not self.replayed_plan:
             return f"{text}."
         return (
-            f"{text}, which Spark planned again: the log has plan {self.committed_plan}, the "
-            f"checkpoint (its folder offsets) {self.replayed_plan}."
+            f"{text}, under another plan: the log has {self.committed_plan}, the replay "
+            f"{self.replayed_plan}."
         )
 
     remedy_text = (
-        "Nothing was changed. If the checkpoint is an older copy, restore the newest; if the query "
-        "was changed, start it again as it was, with its checkpoint. If its source gives other "
+        "Nothing was changed. Go on from the writer's last epoch (client.writers.describe), and "
+        "give other rows the next one. With keep_on_mismatch=True the first commit stays, and the "
+        "rows of this one are discarded."
+    )
+    spark_remedy_text = (
+        "Nothing was changed. If the checkpoint is an older copy (the replay's plan is in its "
+        "folder offsets), restore the newest; if the query was changed, start it again as it was, "
+        "with its checkpoint. If its source gives other "
         "rows than before, only onReplayMismatch=keep lets the query continue: the first commit "
         "stays, and the rows of this batch are discarded. A batch job that writes other rows gives "
         "them the next txnVersion."
@@ -91,7 +101,7 @@ class EpochReferencesMismatch(WriteRefused):
     cause_text = (
         "Run {run} of writer {writer!r} committed epoch {epoch} before, naming other attempts."
     )
-    remedy_text = "Restart the query; report this if it happens again."
+    remedy_text = "Restart the writer or query; report this if it happens again."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -108,7 +118,10 @@ class CheckpointReset(WriteRefused):
         "Query {query_id} writes epoch {epoch} as writer {writer!r}, whose last epoch "
         "{last_epoch} came from query {known_query_id}: the checkpoint was deleted or replaced."
     )
-    remedy_text = "Restore the checkpointLocation. Another txnAppId writes the rows again."
+    remedy_text = (
+        "Give the query_id that the writer had. Another EpochKey.writer writes the rows again."
+    )
+    spark_remedy_text = "Restore the checkpointLocation. Another txnAppId writes the rows again."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -152,10 +165,11 @@ class CheckpointRewound(WriteRefused):
 
     cause_text = (
         "A query writes batch {batch} as writer {writer!r}, whose last batch in the log is "
-        "{last_batch}: the checkpointLocation is an older copy, or another driver that uses it is "
-        "ahead. A restart repeats at most the last batch, so this one's content is not known."
+        "{last_batch}: its checkpoint is an older copy, or another driver that uses it is ahead. A "
+        "restart repeats at most the last batch, so this one's content is not known."
     )
-    remedy_text = (
+    remedy_text = "Go on from the writer's last epoch (client.writers.describe)."
+    spark_remedy_text = (
         "Restore the newer checkpoint. To write from the older one's offsets on, start under "
         "another txnAppId with createTopic=always: rows that the log has from there on are "
         "duplicated. onReplayMismatch=keep does not help."
@@ -193,7 +207,7 @@ class EpochIncomplete(WriteRefused):
     cause_text = (
         "Epoch {epoch} of writer {writer!r} cannot be committed: attempt {attempt} {problem}."
     )
-    remedy_text = "Nothing became visible; the query's restart stages the epoch again."
+    remedy_text = "Nothing became visible. Stage the epoch again, as a query's restart does."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -236,12 +250,16 @@ class UnknownWriter(WriteRefused):
         at = f" (servers: {self.servers})" if self.servers else ""
         return (
             f"This topic{of}{at} does not know writer {self.writer!r}, which is at epoch "
-            f"{self.epoch}: the topic was recreated, or the writer removed, under a running "
-            "query, or the query wrote another topic or another cluster before, or with "
-            "another txnAppId."
+            f"{self.epoch}: the topic was recreated, or the writer removed, since it began, or it "
+            "wrote another topic or another cluster before, or under another name."
         )
 
     remedy_text = (
+        "Check that {bootstrap_servers}, topic and EpochKey.writer are those that it wrote with. "
+        "If they are, or if one of them is to change, continue there with this epoch: "
+        "create_writer=True, in attempt and commit_epoch."
+    )
+    spark_remedy_text = (
         "Check that raftlog.bootstrap.servers, topic and txnAppId are those that it wrote with. If "
         "they are, or if one of them is to change, set createTopic=always to continue there with "
         "the next batch, or start with a new checkpoint."
@@ -280,8 +298,8 @@ class WriterForgotten(WriteRefused):
         "late repeat."
     )
     remedy_text = (
-        "Its records are in the topic: do not write them again. With txnAppId and txnVersion a "
-        "repeat is recognised no matter how late it is."
+        "Its records are in the topic: do not write them again. A repeat under its own "
+        "{writer_name} is recognised no matter how late it is."
     )
 
 
@@ -410,8 +428,9 @@ class TooManyWriters(WriteRefused):
     @property
     def remedy(self) -> str:
         return (
-            "Reuse a txnAppId, or remove writers that are gone: raftlog writers list "
-            f"{shlex.quote(self.topic)}, raftlog writers remove {shlex.quote(self.topic)} WRITER."
+            f"Reuse one {OPTIONS[self.surface]['writer_name']}, or remove writers that are gone: "
+            f"raftlog writers list {shlex.quote(self.topic)}, raftlog writers remove "
+            f"{shlex.quote(self.topic)} WRITER."
         )
 
 

@@ -142,7 +142,7 @@ def test_an_older_copy_is_told_with_its_batches_and_what_would_come_again(done):
     assert finding.cause.startswith(error.cause)
     assert "The topic has batches 3 to 5" in finding.cause
     assert "comes a second time: topic 'flights' from offset 30" in finding.cause
-    assert finding.remedy == error.remedy
+    assert finding.remedy == error.spark_remedy_text
     (command,) = finding.commands
     assert f'"txnAppId", "{QUERY}-from-3"' in command
     assert '"createTopic", "always"' in command
@@ -180,7 +180,7 @@ def test_a_copy_that_is_one_batch_old_plans_the_logs_last_batch_again(done, know
     assert "Spark plans it again" in finding.cause
     assert ("as many rows as the first" in finding.cause) != knows_plan
     assert finding.error == "EpochContentMismatch"
-    assert finding.remedy == EpochContentMismatch.remedy_text
+    assert finding.remedy == EpochContentMismatch.spark_remedy_text
     assert code(done, said) == ExitCode.REFUSED
 
 
@@ -221,7 +221,7 @@ def test_a_writer_of_another_query_means_that_the_checkpoint_was_lost(done):
     error = CheckpointReset(
         writer="app", epoch=3, last_epoch=7, query_id=QUERY, known_query_id="before"
     )
-    assert (finding.cause, finding.remedy) == (error.cause, error.remedy)
+    assert (finding.cause, finding.remedy) == (error.cause, error.spark_remedy_text)
     assert code(done, said) == ExitCode.REFUSED
     above = says(stream(2, name="app", query_id="before"), writer_name="app")
     assert set(found(done, above)) == {Kind.SAFE}, "the log takes another query's higher epoch"
@@ -231,7 +231,7 @@ def test_a_topic_that_does_not_know_the_query_refuses_it(done):
     said = says(sinks=(Sink(topic="delays"),))
     finding = found(done, said)[Kind.UNKNOWN_WRITER]
     error = UnknownWriter(writer=QUERY, epoch=3, cluster=CLUSTER, servers="127.0.0.1:7401")
-    assert (finding.cause, finding.remedy) == (error.cause, error.remedy)
+    assert (finding.cause, finding.remedy) == (error.cause, error.spark_remedy_text)
     assert '.option("createTopic", "always")' in finding.commands
     assert code(done, said) == ExitCode.REFUSED
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 
 import pyarrow as pa
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from raftlog.errors import CorruptFile, LimitReached, OffsetTrimmed, from_wire, shortage_of
 from raftlog.errors.document import page
 from raftlog.errors.raftlog_error import Surface
+from raftlog.spark.declarations import OPTIONS
 
 
 def test_a_trimmed_offset_names_the_range_that_is_left_or_says_that_nothing_is() -> None:
@@ -27,6 +29,17 @@ def test_a_remedy_names_options_as_the_surface_does_that_shows_it() -> None:
         trimmed.surface = surface
         assert f"({word}" in trimmed.remedy
         assert ("failOnDataLoss" in trimmed.remedy) == (surface is Surface.SPARK)
+
+
+def test_python_is_told_of_no_option_of_spark() -> None:
+    of_spark = {"ClusterMismatch", "QueryNameKnown", "SparkTooOld", "VersionReused"}
+    options = {option.name for option in OPTIONS} | {"checkpointLocation", "queryName"}
+    options = {name for name in options if re.search("[A-Z.]", name)}
+    for section in page().split("\n## ")[1:]:
+        name = section.partition("\n")[0]
+        told = section.partition("\n- **Remedy in Spark:**")[0].partition("\n- **Cause:**")[2]
+        if name not in of_spark:
+            assert not [each for each in options if each in told], name
 
 
 def test_damage_promises_no_copies_of_other_nodes_and_says_where_there_are_none() -> None:

@@ -107,7 +107,7 @@ def test_a_running_query_is_told_that_its_sink_was_created_again(lab):
     lab.rows_file("b", 2)
     message = failure(query)
     assert f"does not know writer '{query.id}', which is at epoch 1" in message
-    assert "the topic was recreated, or the writer removed, under a running query" in message
+    assert "the topic was recreated, or the writer removed, since it began" in message
     assert "set createTopic=always to continue there" in message
     assert lab.ids() == []
 

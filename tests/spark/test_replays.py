@@ -75,8 +75,8 @@ def test_a_batch_that_an_older_checkpoint_plans_again_is_no_replay(lab):
     files_then_older_copy(lab, 1)
     message = failure(lab.sink(lab.file_stream()).start())
     assert "Epoch 1 of writer" in message
-    assert "committed with 1 records and is replayed with 1, which Spark planned again" in message
-    assert "the checkpoint (its folder offsets) " in message
+    assert "committed with 1 records and is replayed with 1, under another plan" in message
+    assert "(the replay's plan is in its folder offsets)" in message
     assert "onReplayMismatch=keep" in message
     assert lab.ids() == [1, 2, 10]
     lab.rows_file("next", 30)
@@ -321,7 +321,7 @@ def test_a_plan_tells_a_rerun_from_other_rows_of_the_same_count_in_foreach_batch
     (lab.files / "b").unlink()
     lab.rows_file("c", 3)
     message = failure(lab.each(lab.file_stream(), written(lab, **given)))
-    assert "committed with 1 records and is replayed with 1, which Spark planned again" in message
+    assert "committed with 1 records and is replayed with 1, under another plan" in message
     assert lab.ids() == [1, 2]
     finish(lab.each(lab.file_stream(), written(lab, onReplayMismatch="keep", **given)))
     lab.rows_file("d", 4)
