@@ -275,11 +275,14 @@ class TopicNotFound(NotFound):
 
     @property
     def remedy(self) -> str:
+        topics = "`raftlog topic list`"
+        create = f"raftlog topic create {shlex.quote(self.topic)} --schema '...'"
+        if self.surface is Surface.PYTHON:
+            topics, create = "client.list_topics()", f"client.create_topic({self.topic!r}, schema)"
         look = (
-            "See `raftlog topic list`, or name the servers of the cluster that has it: "
+            f"See {topics}, or name the servers of the cluster that has it: "
             f"{OPTIONS[self.surface]['bootstrap_servers']}."
         )
-        create = f"raftlog topic create {shlex.quote(self.topic)} --schema '...'"
         match self.right:
             case "delete":
                 return f"There is nothing to remove. {look}"

@@ -162,7 +162,7 @@ def test_a_batch_is_split_and_a_record_over_the_limit_names_size_limit_and_optio
     assert ids_read(client, name) == list(range(41))
 
 
-def test_an_unknown_topic_is_not_found_with_the_nearest_names_and_the_command(
+def test_an_unknown_topic_is_not_found_with_the_nearest_names_and_the_call(
     shared: ProcessCluster, client: LogClient
 ) -> None:
     client.create_topic("flights", DDL)
@@ -171,8 +171,8 @@ def test_an_unknown_topic_is_not_found_with_the_nearest_names_and_the_command(
     error = caught.value
     assert (error.grpc_status, error.exit_code) == ("NOT_FOUND", ExitCode.NOT_FOUND)
     assert error.cause == "There is no topic 'flihgts'. Did you mean flights?"
-    assert error.remedy.startswith("See `raftlog topic list`")
-    assert "create it first: raftlog topic create flihgts --schema '...'" in error.remedy
+    assert error.remedy.startswith("See client.list_topics()")
+    assert "create it first: client.create_topic('flihgts', schema)" in error.remedy
     assert "subscribe" not in error.remedy
     for change in (
         client.delete_topic,
