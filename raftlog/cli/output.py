@@ -164,10 +164,12 @@ def confirm(question: str) -> None:
         if sys.stdin is None:  # closed, which typer takes for a defect
             raise typer.Abort
         shown = f"{one_line(question)} (use --yes to skip this prompt)"
-        agreed = typer.confirm(shown, err=True)
+        with contextlib.redirect_stdout(sys.stderr):  # which gets a part of the prompt
+            agreed = typer.confirm(shown, err=True)
     except typer.Abort:
         if sys.stdin is not None and sys.stdin.isatty():
             raise  # Ctrl-C or Ctrl-D
+        say("")  # ends the prompt's line
         raise InvalidOption(
             option="--yes",
             problem="is needed: standard input holds no answer. Nothing was changed",

@@ -189,12 +189,13 @@ def test_a_yes_on_standard_input_is_an_answer(monkeypatch: pytest.MonkeyPatch, t
 
 @pytest.mark.parametrize("stdin", [io.StringIO(""), None], ids=["empty", "closed"])
 def test_where_nobody_can_answer_the_question_names_the_option(
-    monkeypatch: pytest.MonkeyPatch, stdin: io.StringIO | None
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], stdin: io.StringIO | None
 ) -> None:
     monkeypatch.setattr("sys.stdin", stdin)
     with pytest.raises(InvalidOption, match="Add --yes") as caught:
         confirm("Remove all?")
     assert caught.value.exit_code == ExitCode.USAGE
+    assert capsys.readouterr().err.endswith("\n"), "the error has a line of its own"
 
 
 def test_a_no_changes_nothing_and_fails(
@@ -204,4 +205,6 @@ def test_a_no_changes_nothing_and_fails(
     with pytest.raises(typer.Exit) as ended:
         confirm("Remove all?")
     assert ended.value.exit_code == ExitCode.FAILED
-    assert "Nothing was changed" in capsys.readouterr().err
+    written = capsys.readouterr()
+    assert "Nothing was changed" in written.err
+    assert written.out == "", "which may be JSON"
