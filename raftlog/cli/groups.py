@@ -92,6 +92,7 @@ def forget(
     group: GroupArgument,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     servers: ServersOption = None,
+    output: FormatOption = Format.TABLE,
 ) -> None:
     """Remove all positions of a reader group. Its next reader begins as a new group's does.
 
@@ -105,7 +106,10 @@ def forget(
     if not count:
         raise ReaderGroupNotFound(group=group)
     noun = "position" if count == 1 else "positions"
-    say(f"removed {count} {noun} of group {group!r}")
+    if output is Format.JSON:
+        show_json({"group": group, "removed_positions": count})
+    else:
+        say(f"removed {count} {noun} of group {group!r}")
 
 
 class _Move(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from raftlog.client.arguments import wrong_type
 from raftlog.client.connection import Connection
 from raftlog.client.log_client import LogClient
 from raftlog.config import ClientSettings, load
@@ -31,6 +32,10 @@ def connect(
     Raises:
         InvalidOption: A setting has no valid value.
     """
+    if servers is not None and not isinstance(servers, str):
+        raise wrong_type(
+            "servers", servers, "Give one text, such as '10.0.0.4:7401,10.0.0.5:7401'."
+        )
     chosen = (settings or load().client).with_arguments(
         **found_by(servers, zookeeper, ("servers", "zookeeper")),
         request_timeout_s=request_timeout_s,

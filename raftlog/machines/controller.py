@@ -385,7 +385,7 @@ class ControllerMachine:
         schema = evolved(known, command.changes)
         if isinstance(schema, str):
             advice = f"`raftlog topic describe {shlex.quote(topic.name)}` shows the columns."
-            return refused("InvalidOption", option="changes", problem=schema, advice=advice)
+            return refused("InvalidOption", option="alter_schema", problem=schema, advice=advice)
         limit = self._limits.fields_max
         if len(schema.fields) > limit:
             return refused("TooMany", what="The schema", limit=limit, unit="fields")

@@ -52,7 +52,7 @@ class ColumnChange:
 
 def evolved(schema: Schema, changes: Sequence[ColumnChange]) -> Schema | str:
     """The next version of the schema, after all of the changes in order; or why there is none, as
-    the rest of a sentence about the changes."""
+    the rest of a sentence about them."""
     problem = problem_of_changes(changes)
     if problem is not None:
         return problem
@@ -65,7 +65,7 @@ def evolved(schema: Schema, changes: Sequence[ColumnChange]) -> Schema | str:
             return changed
         schema = changed
     if len(schema.former) > FORMER_FIELDS_MAX:
-        return f"are too many: a topic remembers {FORMER_FIELDS_MAX} former columns"
+        return f"makes too many: a topic remembers {FORMER_FIELDS_MAX} former columns"
     return problem_of_schema(schema) or replace(schema, version=version)
 
 
@@ -94,10 +94,10 @@ def in_effect(schema: Schema, changes: Sequence[ColumnChange]) -> bool:
 def problem_of_changes(changes: Sequence[ColumnChange]) -> str | None:
     """What is wrong with the changes, whatever the schema, as the rest of a sentence."""
     if not 1 <= len(changes) <= CHANGES_AT_ONCE_MAX:
-        return f"are {len(changes)}; 1 to {CHANGES_AT_ONCE_MAX} are allowed"
+        return f"has {len(changes)} changes; 1 to {CHANGES_AT_ONCE_MAX} are allowed"
     for change in changes:
         if change.action not in ACTIONS:
-            return f"have the action {change.action[:TEXT_CHARACTERS_MAX]!r}"
+            return f"has the action {change.action[:TEXT_CHARACTERS_MAX]!r}"
     return None
 
 
@@ -167,15 +167,15 @@ def _changed(schema: Schema, change: ColumnChange, version: int) -> Schema | str
     found = by_name.get(change.name)
     if change.action == ADD:
         if found is not None:
-            return f"add column {named}, which the topic has"
+            return f"adds column {named}, which the topic has"
         return _with_column(schema, change, version)
     if found is None:
-        return f"name column {named}, which the topic does not have"
+        return f"names column {named}, which the topic does not have"
     match change.action:
         case "set type" if not widens(found.type, change.type):
             new = change.type[:TEXT_CHARACTERS_MAX]
             return (
-                f"turn column {named} from {found.type} into {new}, which does not hold each "
+                f"turns column {named} from {found.type} into {new}, which does not hold each "
                 "value of it"
             )
         case "set type":
@@ -183,7 +183,7 @@ def _changed(schema: Schema, change: ColumnChange, version: int) -> Schema | str
         # A later change could not say which of the two it means.
         case "rename" if by_name.get(change.to, found) is not found:
             to = change.to[:TEXT_CHARACTERS_MAX]
-            return f"rename column {named} to {to!r}, which the topic has"
+            return f"renames column {named} to {to!r}, which the topic has"
         case "rename":
             return _with_form(schema, replace(found, name=change.to, since=version), version)
         case "drop not null":

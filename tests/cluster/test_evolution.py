@@ -11,7 +11,7 @@ import pytest
 
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster
 from raftlog.client.log_client import LogClient
-from raftlog.errors import ExitCode, SchemaChanged, SchemaMismatch
+from raftlog.errors import ExitCode, InvalidOption, SchemaChanged, SchemaMismatch
 from tests.cluster.waiting import wait_serving
 
 
@@ -75,6 +75,10 @@ def test_of_two_who_alter_one_topic_the_later_one_learns_it(cluster: ProcessClus
         seen = client.create_topic("raced", "id bigint")
         altered = client.alter_schema(seen, add="gate string")
         assert client.alter_schema(seen, add="gate string") == altered
+        with pytest.raises(
+            InvalidOption, match="'alter_schema' adds column 'gate', which the topic"
+        ):
+            client.alter_schema(altered, add="gate string")
         with pytest.raises(SchemaChanged):
             client.alter_schema(seen, add="stand string")
 

@@ -556,8 +556,8 @@ def test_rows_that_linger_are_one_entry_and_a_smaller_batch_makes_more(
     ("servers", "problem"),
     [
         ("localhost", "'localhost', which is not host:port"),
-        (["127.0.0.1:7401"], "Allowed: one text"),
-        ({"bootstrap.servers": "127.0.0.1:7401"}, "Allowed: one text"),
+        (["127.0.0.1:7401"], "'servers' is of type list. Give one text, such as"),
+        ({"bootstrap.servers": "127.0.0.1:7401"}, "'servers' is of type dict"),
     ],
 )
 def test_servers_as_other_clients_take_them_are_refused_with_the_form(

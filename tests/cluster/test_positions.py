@@ -349,7 +349,8 @@ def test_the_command_shows_and_forgets_a_group(
     assert table[1].split()[:5] == [group, topic.name, "4", "10", "6"]
     asked = raftlog(cluster, "groups", "forget", group)
     assert asked.returncode == ExitCode.USAGE, asked.stderr
-    assert raftlog(cluster, "groups", "forget", group, "--yes").returncode == 0
+    forgotten = raftlog(cluster, "groups", "forget", group, "--yes", "-o", "json")
+    assert json.loads(forgotten.stdout) == {"group": group, "removed_positions": 1}
     for words in (("groups", "forget", group, "--yes"), ("lag", group)):
         gone = raftlog(cluster, *words)
         assert (gone.returncode, gone.stdout) == (ExitCode.NOT_FOUND, "")

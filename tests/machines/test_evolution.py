@@ -109,7 +109,7 @@ def test_a_column_gets_the_name_of_another_one_once_that_has_gone() -> None:
 
     for change in (drop, onward):
         found = evolved(schema, [rename, change])
-        assert found == "rename column 'a' to 'gate', which the topic has"
+        assert found == "renames column 'a' to 'gate', which the topic has"
     assert names(evolved(schema, [drop, rename])) == [(1, "gate")]
     assert names(evolved(schema, [onward, rename])) == [(1, "gate"), (2, "stand")]
 
