@@ -70,7 +70,8 @@ class Watermark:
 
     Collected from all nodes at about one moment, so it is not linearizable; `read_high_water_mark`
     is. If no node that answers leads, the marks are the highest that any node has, of those that
-    are not `diverged` if there are any. Replicas that have lost their logs do not count.
+    are not `diverged` if there are any. Replicas that have lost their logs do not count. `leader`
+    is 0 if no node that answers leads, as for a moment after `create_topic`.
     """
 
     topic: str

@@ -81,7 +81,7 @@ class GetEntries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
-    """A committed entry."""
+    """A committed entry. Its `kind` is `noop`, `command` or `configuration`."""
 
     index: LogIndex
     """From 1."""
