@@ -28,6 +28,7 @@ _KEEP_ALL = (
 )
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_THIS_CENTURY_US = range(946_684_800_000_000, 4_102_444_800_000_000)
 
 OFFSETS = {"ge": 0, "le": INTEGER_MAX}
 
@@ -76,7 +77,8 @@ def whole_argument(name: str, value: object, *, least: int = 0, most: int = INTE
 
 
 def timestamp_argument(timestamp_us: int | datetime) -> int:
-    """Microseconds since 1970 UTC. Raises `InvalidOption`, also for a datetime without a zone."""
+    """Microseconds since 1970 UTC. Raises `InvalidOption`, also for a datetime without a zone, and
+    for a number that is a time of this century in seconds or milliseconds."""
     given: object = timestamp_us
     if isinstance(timestamp_us, datetime):
         if timestamp_us.utcoffset() is None:
@@ -86,7 +88,15 @@ def timestamp_argument(timestamp_us: int | datetime) -> int:
                 advice="Give it one, such as `.replace(tzinfo=datetime.UTC)`.",
             )
         given = (timestamp_us - _EPOCH) // timedelta(microseconds=1)
-    return TrimArguments().with_values(timestamp_us=given).timestamp_us
+    time_us = TrimArguments().with_values(timestamp_us=given).timestamp_us
+    for factor in (1_000, 1_000_000) if given is timestamp_us else ():
+        if time_us * factor in _THIS_CENTURY_US:
+            raise InvalidOption(
+                option="timestamp_us",
+                problem=f"is {time_us}, a time of 1970 in microseconds",
+                advice=f"Multiply it by {factor:,}, or give a datetime with a time zone.",
+            )
+    return time_us
 
 
 def seconds_argument(name: str, value: object) -> float:
@@ -173,12 +183,13 @@ def settings_argument(settings: object) -> tuple[TopicSetting, ...]:
 
 def _setting(name: object, value: object) -> TopicSetting:
     advice = ADVICE_ON_SETTINGS
-    if isinstance(value, bool) or not isinstance(value, int | None):
-        problem: str | None = f"is of type {type(value).__name__}, not a whole number"
-    else:
-        setting = TopicSetting(name=str(name), value=value or 0)
-        problem = problem_of_setting(setting)
-    if problem is None and value == 0:
+    number = value if isinstance(value, int) and not isinstance(value, bool) else None
+    setting = TopicSetting(name=str(name), value=number or 0)
+    problem = problem_of_setting(setting)
+    if problem is None and number is not value:
+        problem = f"is of type {type(value).__name__}, not a whole number"
+        advice = "Give seconds, bytes or records, such as {'retention_s': 604800} for 7 days."
+    elif problem is None and value == 0:
         problem, advice = "is 0, which would keep nothing", _KEEP_ALL
     if problem is not None:
         raise InvalidOption(option=str(name), problem=problem, advice=advice)

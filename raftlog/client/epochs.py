@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from raftlog.client.arguments import attempts_argument, flag_argument, text_argument
 from raftlog.client.connection import Connection
 from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
+from raftlog.machines.limits import TEXT_CHARACTERS_MAX
 from raftlog.machines.outcomes import EpochCommitted
 from raftlog.wire.calls import (
     ABORT_EPOCH,
@@ -33,7 +34,7 @@ def make_visible(
     Raises `InvalidOption` for an argument of another type, before the topic is looked for.
     """
     named = attempts_argument(attempts)
-    text_argument("plan", plan)
+    text_argument("plan", plan, most=TEXT_CHARACTERS_MAX)
     flag_argument("keep_on_mismatch", keep_on_mismatch)
     flag_argument("create_writer", create_writer)
     flag_argument("transient_writer", transient_writer)

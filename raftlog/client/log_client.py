@@ -453,7 +453,7 @@ class LogClient(TopicReads):
             transient_writer: The writer is not used again, so the log may forget it by age.
             plan: A digest that is the same whenever this epoch is replayed, and differs if its
                 number is given to other rows. With it, a replay is known whatever its record count.
-                "": unknown.
+                "": unknown. At most 1024 characters.
             overwrite: Its records take the place of all that are visible, at once: the log start
                 moves to the first of them, as by a trim. A replay removes nothing.
 

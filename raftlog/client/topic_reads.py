@@ -257,7 +257,8 @@ class TopicReads:
             none.
 
         Raises:
-            InvalidOption: `timestamp_us` is no time.
+            InvalidOption: `timestamp_us` is no time, or a number that would be one of this century
+                in seconds or milliseconds.
         """
         time_us = timestamp_argument(timestamp_us)
         info = meant(self._connection, topic)

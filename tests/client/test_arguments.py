@@ -85,6 +85,16 @@ def test_a_time_may_be_a_datetime_with_a_zone(client: Any) -> None:
         client.find_offset("t", datetime(2026, 1, 1))
 
 
+@pytest.mark.parametrize("factor", [1_000, 1_000_000])
+def test_a_time_in_other_units_is_refused_with_the_factor(client: Any, factor: int) -> None:
+    """It would be in 1970, before all records."""
+    given = 1_769_860_800 * 1_000_000 // factor
+    with pytest.raises(InvalidOption, match=rf"a time of 1970 .* Multiply it by {factor:,}"):
+        client.find_offset("t", given)
+    assert timestamp_argument(given * factor) == given * factor
+    assert timestamp_argument(datetime.fromtimestamp(given // 1_000_000, UTC)) < given
+
+
 NO_UTF_8 = "caf\udce9"
 """What Python makes of Latin-1 on the command line."""
 
@@ -146,12 +156,13 @@ def test_a_name_that_no_topic_can_have_is_refused_and_shown_without_control_char
     [
         (lambda client: client.writers.describe("t", NO_UTF_8), "writer"),
         (lambda client: client.commit_epoch("t", KEY, [], plan=NO_UTF_8), "plan"),
+        (lambda client: client.commit_epoch("t", KEY, [], plan="x" * 1025), "plan"),
         (lambda client: client.attempt("t", replace(KEY, writer=NO_UTF_8)), "EpochKey.writer"),
         (lambda client: client.kv.get(NO_UTF_8), "key"),
         (lambda client: client.kv.get("k", at=-1), "at"),
     ],
 )
-def test_a_text_that_is_no_utf_8_is_refused_at_the_call(
+def test_a_text_that_is_no_utf_8_or_too_long_is_refused_at_the_call(
     client: Any, call: Callable[[Any], object], named: str
 ) -> None:
     with pytest.raises(InvalidOption) as caught:
@@ -165,9 +176,12 @@ def test_a_setting_of_none_is_the_default_and_one_of_0_is_refused() -> None:
         TopicSetting(name="retention_s", value=0),
         TopicSetting(name="retention_records", value=5),
     )
-    for value, problem in ((0, "would keep nothing"), (True, "of type bool"), ("5", "of type str")):
+    week = "of type str, not a whole number.* 604800"
+    for value, problem in ((0, "would keep nothing"), (True, "of type bool"), ("7d", week)):
         with pytest.raises(InvalidOption, match=problem):
             settings_argument({"retention_s": value})
+    with pytest.raises(InvalidOption, match="is no setting of a topic"):
+        settings_argument({"cleanup.policy": "compact"})
 
 
 @pytest.mark.parametrize("timeout_s", [-1, 0, float("nan"), "30", 3601])
