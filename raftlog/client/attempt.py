@@ -7,12 +7,11 @@ from collections.abc import Iterator
 
 from raftlog.checksum import chain
 from raftlog.client.connection import Connection
-from raftlog.client.producer import Rows, record_batches
+from raftlog.client.producer import Rows, conformed
 from raftlog.client.window import Window
 from raftlog.config import ClientSettings
 from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
 from raftlog.records.batching import BatchBuffer
-from raftlog.records.conform import conform
 from raftlog.wire.batch import EncodedBatch
 from raftlog.wire.calls import STAGE, StageCall
 
@@ -59,9 +58,7 @@ class Attempt:
             InvalidOption: `data` is something else. Nothing was taken.
             WriteRefused: The log refused an entry; each subclass says why.
         """
-        topic = self._topic
-        batches = list(record_batches(data, topic))
-        for batch in [conform(each, topic.schema, topic.name) for each in batches]:
+        for batch in conformed(data, self._topic):
             self._stage(self._buffer.add(batch))
 
     def finish(self) -> AttemptReference | None:

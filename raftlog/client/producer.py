@@ -195,10 +195,11 @@ class Producer:
                 column name to value. A nullable column that they lack is null.
 
         Raises:
-            SchemaMismatch: The rows do not fit the topic's schema. None was taken.
+            SchemaMismatch: The rows do not fit the topic's schema, as in `LogClient.append`. None
+                was taken.
             InvalidOption: `data` is something else. Nothing was taken.
             ProducerClosed: The producer was closed, or an earlier call failed. Nothing was taken.
-            TooLarge: A row is left out: the error has its number among all that were appended. The
+            TooLarge: Rows are left out: `rows` has their numbers among all that were appended. The
                 other rows were taken.
             RaftlogError: An earlier append failed for good.
         """
@@ -235,10 +236,11 @@ class Producer:
             entries, other producers' rows may lie in between.
 
         Raises:
-            SchemaMismatch: The rows do not fit the topic's schema. None was taken.
+            SchemaMismatch: The rows do not fit the topic's schema, as in `LogClient.append`. None
+                was taken.
             InvalidOption: `data` is something else, or `timeout_s` is below 0. Nothing was taken.
             ProducerClosed: The producer was closed, or an earlier call failed. Nothing was taken.
-            TooLarge: A row is left out: the error has its number in this call, whose other rows are
+            TooLarge: Rows are left out: `rows` has their numbers in this call, whose other rows are
                 durable and visible.
             RaftlogError: An append failed for good.
         """
@@ -348,10 +350,8 @@ class Producer:
 
     def _conformed(self, data: Rows) -> list[pa.RecordBatch]:
         """All of it first, so that either all rows are taken or none."""
-        topic = self._topic
         try:
-            batches = list(record_batches(data, topic))
-            return [conform(batch, topic.schema, topic.name) for batch in batches]
+            return conformed(data, self._topic)
         except SchemaMismatch as error:
             error.advice = f"{error.remedy} {_ADVICE_ON_COLUMNS}"
             raise
@@ -448,11 +448,13 @@ class Producer:
         self._left_out += self._counts.pop()
         self._sent -= 1
         if isinstance(self._failed, TooLarge):
+            self._failed.rows += (row,)
             if len(self._failed.what) < _SHOWN_CHARACTERS:
                 self._failed.what += f" like row {row},"
         else:
             of = "the producer" if self._call_from is None else "this call"
             error.what = f"Row {row} of {of}, counted from 0,"
+            error.rows = (row,)
             self._failed = error
 
     def _call(self, batch: EncodedBatch) -> AppendCall:
@@ -522,7 +524,17 @@ def close_with_client(producers: Iterable[Producer]) -> RaftlogError | None:
     return first
 
 
-def record_batches(data: Rows, topic: TopicInfo) -> Iterator[pa.RecordBatch]:
+def conformed(data: Rows, topic: TopicInfo) -> list[pa.RecordBatch]:
+    """The rows in the topic's schema. Raises `SchemaMismatch`."""
+    batches: list[pa.RecordBatch] = []
+    before = 0
+    for batch in _record_batches(data, topic):
+        batches.append(conform(batch, topic.schema, topic.name, before))
+        before += batch.num_rows
+    return batches
+
+
+def _record_batches(data: Rows, topic: TopicInfo) -> Iterator[pa.RecordBatch]:
     """The rows as record batches. Mappings are read with the topic's schema."""
     if isinstance(data, Iterator):
         data = list(data)

@@ -193,28 +193,37 @@ class InvalidTopicName(InvalidRequest):
 @dataclass(kw_only=True, eq=False)
 class SchemaMismatch(InvalidRequest):
     """`difference` lists the fields that differ, one per line. `advice` is that of a write if it is
-    empty."""
+    empty. `rows` has the number of the first row that does not fit, from 0, if it is about one."""
 
     topic: str
     difference: str
     advice: str = ""
+    rows = tuple[int, ...]()  # no value: only the client that has the rows sets it
 
-    cause_text = "The schema does not fit topic {topic!r}:\n{difference}\n"
+    @property
+    def cause(self) -> str:
+        row = f", in row {self.rows[0]}, counted from 0" if self.rows else ""
+        return f"The schema does not fit topic {self.topic!r}:\n{self.difference}{row}\n"
 
     @property
     def remedy(self) -> str:
-        write = "Select and cast the columns to the topic's schema (`raftlog topic describe`)."
+        write = (
+            "Give rows of the topic's schema (`raftlog topic describe`); select and cast the "
+            "columns of a table or DataFrame."
+        )
         return self.advice or write
 
 
 @dataclass(kw_only=True, eq=False)
 class TooLarge(InvalidRequest):
-    """`what` has `size` bytes, more than `limit`, which the setting `option` raises."""
+    """`what` has `size` bytes, more than `limit`, which the setting `option` raises. `rows` has the
+    numbers of the rows that a producer left out, as `what` counts them."""
 
     what: str
     size: int
     limit: int
     option: str
+    rows = tuple[int, ...]()  # no value: only the client that has the rows sets it
 
     cause_text = "{what} has {size} bytes; the limit is {limit}."
     remedy_text = "Split it, or raise {option}."

@@ -169,13 +169,16 @@ def _is_like_variant(tree: Tree) -> bool:
 # ---------------------------------------------------------------- casts
 
 
-def conform(batch: pa.RecordBatch, schema: Schema, topic: str) -> pa.RecordBatch:
+def conform(
+    batch: pa.RecordBatch, schema: Schema, topic: str, rows_before: int = 0
+) -> pa.RecordBatch:
     """The same values in the topic's Arrow schema.
 
     Columns are taken by name and put into the topic's order, and cast where no value changes. One
     that may be null is so where the batch lacks it. Metadata columns that were read
     are left out. Raises `SchemaMismatch` with the names of the columns for a difference, for a null
-    in a column (or part of one) that is NOT NULL, and for a value that the cast would change.
+    in a column (or part of one) that is NOT NULL, and for a value that the cast would change. The
+    row of a null is counted from `rows_before`.
     """
     wanted = arrow_schema(schema)
     same = batch.schema.equals(wanted)
@@ -197,9 +200,18 @@ def conform(batch: pa.RecordBatch, schema: Schema, topic: str) -> pa.RecordBatch
         part = _forbidden_null(column, field)
         if part is not None:
             line = f"  {part}: a null, where the topic allows none"
-            raise SchemaMismatch(topic=topic, difference=line)
+            each_row = range(batch.num_rows)
+            row = next(n for n in each_row if _forbidden_null(column.slice(n, 1), field))
+            raise mismatch(topic, line, (rows_before + row,))
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, schema=wanted)
+
+
+def mismatch(topic: str, line: str, rows: tuple[int, ...]) -> SchemaMismatch:
+    """The error of a value in the first of `rows`; of a column if there are none."""
+    error = SchemaMismatch(topic=topic, difference=line)
+    error.rows = rows
+    return error
 
 
 def _cast(column: pa.Array[Any], wanted: pa.DataType) -> pa.Array[Any]:

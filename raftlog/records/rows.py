@@ -28,7 +28,7 @@ from raftlog.records.arrow_types import (
     of_pandas,
     with_named_index,
 )
-from raftlog.records.conform import conform, reserved_name
+from raftlog.records.conform import conform, mismatch, reserved_name
 from raftlog.records.schema_text import type_ddl, type_text
 from raftlog.records.spark_types import INTERVALS, TIMES, JsonType
 
@@ -58,7 +58,7 @@ def batch_from_rows(
             for field in schema.fields
         ]
     except _Rejected as rejected:
-        raise SchemaMismatch(topic=topic, difference=str(rejected)) from rejected
+        raise mismatch(topic, str(rejected), rejected.rows) from rejected
     return conform(pa.RecordBatch.from_arrays(columns, names=wanted.names), schema, topic)
 
 
@@ -81,7 +81,7 @@ def table_from_frame(frame: Any, schema: Schema, topic: str) -> pa.Table:
                 _check_still_integers(series, kinds.get(name), name)
                 columns.append(pa.array(series))
         except _Rejected as rejected:
-            raise SchemaMismatch(topic=topic, difference=str(rejected)) from rejected
+            raise mismatch(topic, str(rejected), rejected.rows) from rejected
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
             line = f"  {name}: {error}"
             raise SchemaMismatch(topic=topic, difference=line) from error
@@ -104,6 +104,8 @@ def _check_still_integers(series: Any, kind: JsonType | None, name: str) -> None
 class _Rejected(Exception):
     """A value that cannot be stored; the text is a line of `SchemaMismatch`."""
 
+    rows = tuple[int, ...]()
+
 
 def _rejected(path: str, kind: JsonType, problem: object) -> _Rejected:
     return _Rejected(f"  differs: {path} {type_ddl(kind)}; {problem}")
@@ -125,7 +127,8 @@ def _whole(values: Sequence[Any], kind: JsonType, path: str) -> pa.Array[Any]:
         try:
             _column(values[start:end], kind, path)
         except _Rejected as rejected:
-            raise _Rejected(f"{rejected}, in row {start}, counted from 0") from rejected
+            rejected.rows = (start,)
+            raise
         raise
 
 

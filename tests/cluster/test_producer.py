@@ -11,7 +11,9 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from raftlog.chaos.cluster import PATIENCE_S, ProcessCluster, wait_for
@@ -160,6 +162,23 @@ def test_an_error_between_two_calls_is_raised_by_the_next_one(
             call()
 
 
+@pytest.mark.parametrize("bad", [{"id": None}, {"id": 2, "at": {"x": None}}])
+def test_a_null_where_the_topic_allows_none_names_its_row(
+    client: LogClient, bad: dict[str, Any]
+) -> None:
+    ddl = "id bigint not null, at struct<x: bigint not null>"
+    topic = client.create_topic("nulls", ddl, if_not_exists=True)
+    given = [{"id": 1, "at": {"x": 1}}, {"id": 1}, {"id": 1}, bad]
+    loose = pa.schema([("id", pa.int64()), ("at", pa.struct([("x", pa.int64())]))])
+    chunks = pa.Table.from_batches(
+        [pa.RecordBatch.from_pylist(part, loose) for part in (given[:2], given[2:])]
+    )
+    for data in (given, chunks):
+        with pytest.raises(SchemaMismatch, match="none, in row 3, counted from 0") as caught:
+            client.append(topic, data)
+        assert caught.value.rows == (3,)
+
+
 def test_a_row_that_is_too_large_is_left_out_and_all_others_are_written_once(
     cluster: ProcessCluster, client: LogClient
 ) -> None:
@@ -167,8 +186,11 @@ def test_a_row_that_is_too_large_is_left_out_and_all_others_are_written_once(
     text = os.urandom(5 << 20).hex()
     large = {"id": -1, "text": text}
     producer = client.producer("large-rows", linger_s=60, batch_bytes=1024)
-    with pytest.raises(TooLarge, match="Row 2 of the producer, counted from 0, like row 4, has"):
+    with pytest.raises(
+        TooLarge, match="Row 2 of the producer, counted from 0, like row 4, has"
+    ) as both:
         producer.append([{"id": 0}, {"id": 1}, large, {"id": 2}, large, {"id": 3}])
+    assert both.value.rows == (2, 4)
     assert producer.flush() == producer.acknowledged == 4
     for rows, end in (([large], 4), ([{"id": 4}, large, {"id": 5}], 6)):
         with pytest.raises(TooLarge, match=f"Row {len(rows) // 2} of this call") as caught:
