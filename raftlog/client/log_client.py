@@ -291,6 +291,9 @@ class LogClient(TopicReads):
     def delete_topic(self, topic: TopicInfo | str) -> TopicInfo:
         """Delete a topic and its records, for good.
 
+        Within a heartbeat after the return its leader may still acknowledge an append: its records
+        are deleted with the topic.
+
         Args:
             topic: The topic, or its name. A `TopicInfo` protects a topic that was created again
                 under the name since.
@@ -346,11 +349,12 @@ class LogClient(TopicReads):
             may lie in between.
 
         Raises:
-            SchemaMismatch: The rows do not fit the topic's schema. With the topic's name, a change
+            SchemaMismatch: The rows do not fit the topic's schema; `rows` has the number of the
+                first that does not, if it is one's value. With the topic's name, a change
                 of its columns is learnt at once. Only if a leader changed during the same append is
                 it told, because the log may have the rows already: look before you send them again.
             InvalidOption: `data` is something else. Nothing was sent.
-            TooLarge: A row is left out: the error has its number. The others are in the log.
+            TooLarge: Rows are left out: `rows` has their numbers. The others are in the log.
             WriteRefused: The log refused the rows; each subclass says why.
         """
         return self._shared_producers.append(topic_argument(topic), data)

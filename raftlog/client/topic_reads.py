@@ -132,7 +132,8 @@ class TopicReads:
 
         Args:
             topic: The topic, or its name.
-            start: The first offset to read. Default: the current high-water mark.
+            start: The first offset to read. One above the high-water mark is waited for. Default:
+                that mark.
             group: The reader group, 1 to 249 characters, whose position says where to begin, in
                 place of `start`. Default: none.
             group_start: Where a group begins that has no position: `earliest`, the log's start,

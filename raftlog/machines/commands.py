@@ -68,7 +68,12 @@ class Append:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochKey:
-    """Identifies one batch of one writer, and the run that writes it.
+    """Identifies one batch of one writer, and the run that writes it. No text may be empty, except
+    the `stream` values.
+
+    Outside Spark, `writer` is a name that the job keeps, `query_id` the same name, and `run` a new
+    one for each process, such as `uuid.uuid4().hex`. With `streaming` epochs count from 0 by 1; a
+    batch write's `epoch` is any number that a rerun repeats, such as a date.
 
     The `stream` values are a fence and not part of the key. If a named batch write runs inside a
     streaming query's batch (foreachBatch), they say in which query, run and batch. They are unset
