@@ -76,7 +76,7 @@ def test_a_driver_whose_checkpoint_another_one_took_over_is_told_so(lab, cluster
         lab.faults.release(Moment.COMMITTING)
         message = failure(query)
         assert f"of writer '{query.id}' was fenced by run " in message
-        assert "two drivers write with one checkpointLocation or txnAppId" in message
+        assert "Two drivers write with one checkpointLocation or txnAppId" in message
         assert "Stop one of the two; a restarted query continues where the log ends" in message
         runs.add_file(rows=2)
         finish(first.trigger(availableNow=True).start())
