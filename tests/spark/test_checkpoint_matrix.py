@@ -160,7 +160,7 @@ def test_rejected_by_name_another_sink_topic_and_continued_there_if_it_may_alway
     job.lab.client.append(job.a, [{"id": 4}])
     rows = job.stream(job.a).selectExpr("CAST(id AS string) AS id")
     message = failure(job.sink(rows, topic=other))
-    assert "the query wrote another topic or another cluster before" in message
+    assert "it wrote another topic or another cluster before" in message
     assert "createTopic=always" in message
     finish(job.sink(rows, topic=other, createTopic="always"))
     assert job.written() == [(0, "1"), (0, "2"), (1, "3")]

@@ -108,7 +108,7 @@ def test_a_sink_says_that_the_cluster_may_be_another_one(lab: Lab, other: OtherC
     message = failure(lab.sink(lab.file_stream(), **other.options).start())
     found = f"This topic of cluster {other.client.cluster_id()} (servers: {other.servers})"
     assert found in message
-    assert "or the query wrote another topic or another cluster before" in message
+    assert "or it wrote another topic or another cluster before" in message
     assert "raftlog.bootstrap.servers" in message
     finish(lab.sink(lab.file_stream()).start())
     assert lab.ids() == [1, 2]
