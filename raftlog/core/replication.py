@@ -37,13 +37,14 @@ def conflict_hint(log: LogView, *, prev_index: int) -> tuple[Term, LogIndex]:
 def first_difference(log: LogView, entries: Sequence[Entry]) -> int:
     """How many of `entries` the log holds already (0 to their number), counted from the first.
 
-    The next one conflicts if its index is in the log, and follows the log's end otherwise.
+    What was dropped below the base counts as held. The next one conflicts if its index is in the
+    log, or its base, and follows the log's end otherwise.
     """
     last_index = log.last_index
     for position, entry in enumerate(entries):
         if entry.index > last_index:
             return position
-        if entry.index > log.base_index and log.term_at(entry.index) != entry.term:
+        if entry.index >= log.base_index and log.term_at(entry.index) != entry.term:
             return position
     return len(entries)
 

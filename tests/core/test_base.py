@@ -138,6 +138,17 @@ def test_nothing_at_or_below_the_base_is_ever_truncated() -> None:
         member.raft.step(append_request(member, 2, term=2, prev=(2, 4), terms=[2]))
 
 
+@pytest.mark.parametrize("terms", [[1], [1, 1], [1, 1, 1, 3], [2, 4]])
+def test_an_entry_of_another_term_than_the_base_is_refused(terms: list[int]) -> None:
+    """What follows it would be of an earlier term than the base (Raft section 5.3)."""
+    member = Member(1, terms=[1, 1, 3, 3], base=3)
+    with pytest.raises(PeerProtocolViolation, match="entry 3 conflicts with a committed one"):
+        member.raft.step(append_request(member, 2, term=9, prev=(1, 2), terms=terms))
+    assert member.raft.term == 3
+    member.step(append_request(member, 2, term=9, prev=(1, 2), terms=[3, 3, 9]))
+    assert member.terms == [1, 1, 3, 3, 9]
+
+
 def test_a_rejection_names_no_entry_that_was_dropped() -> None:
     member = Member(1, terms=[1, 1, 1, 1, 1], base=2)
     member.step(append_request(member, 2, term=3, prev=(2, 5)))

@@ -314,12 +314,12 @@ def happen(member: Member, event: RaftMessage | str) -> None:
 
 @pytest.mark.slow
 @settings(max_examples=120, deadline=None)
-@given(st.sampled_from(Role), st.booleans(), st.lists(EVENTS, max_size=20))
+@given(st.sampled_from(Role), st.booleans(), st.sampled_from([0, 2]), st.lists(EVENTS, max_size=20))
 def test_no_message_of_a_peer_fails_an_assertion_or_changes_what_was_applied(
-    role: Role, sync: bool, events: list[RaftMessage | str]
+    role: Role, sync: bool, base: int, events: list[RaftMessage | str]
 ) -> None:
     """`Member` checks the invariants of the core around each event."""
-    member = Member(1, terms=[1, 1, 2], term=2, timing=TIMING)
+    member = Member(1, terms=[1, 2, 2], term=2, timing=TIMING, base=base)
     if role in (Role.CANDIDATE, Role.PRE_CANDIDATE):
         member.tick(5)
     if role is Role.CANDIDATE:
