@@ -68,7 +68,7 @@ from raftlog.errors import (
     PeerProtocolViolation,
     ResourceShortage,
 )
-from raftlog.machines.commands import Command, Rules
+from raftlog.machines.commands import Append, Command, Rules, Stage
 from raftlog.machines.contract import StateMachine
 from raftlog.machines.outcomes import Outcome, SnapshotPointApplied
 from raftlog.machines.rules import known_rules
@@ -79,7 +79,7 @@ from raftlog.storage.log import GroupLog
 from raftlog.storage.prefix import PrefixRemoval
 from raftlog.storage.read import LogRead
 from raftlog.storage.write import LogWrite
-from raftlog.wire.codec import decode_command
+from raftlog.wire.codec import decode_batch_header, decode_command
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,13 +198,18 @@ def check_commands(message: AppendRequest | PulledEntries, kinds: frozenset[type
 
 
 def _unreadable(entry: Entry, kinds: frozenset[type], group: GroupId) -> str | None:
-    """What in the entry's command this program cannot read; None: it can."""
+    """What in the entry's command, or in the header of its batch, this program cannot read; None:
+    it can."""
     if entry.kind is not EntryKind.COMMAND:
         return None
     try:
         command = decode_command(entry.payload.command)
         if type(command) not in kinds:
             return f"a {type(command).__name__}"
+        if isinstance(command, Append | Stage):
+            count = decode_batch_header(entry.payload.command).record_count
+            if count != command.batch.record_count:
+                return f"a batch of {command.batch.record_count} records with {count}"
         if isinstance(command, Rules):
             known_rules(command.version, group=group, index=entry.index)
         return None

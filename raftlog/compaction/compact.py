@@ -23,6 +23,7 @@ from raftlog.core.types import (
     Offset,
 )
 from raftlog.errors import CorruptFile, DiskFailed, Internal, RaftlogError
+from raftlog.image.damage import applied_header
 from raftlog.image.group_manifest import info_from_manifest
 from raftlog.image.history_file import (
     HistoryFile,
@@ -52,7 +53,7 @@ from raftlog.state_hash import STATE_HASH_FIRST, next_state_hash
 from raftlog.storage.contract import FileSystem
 from raftlog.storage.folder import read_manifest
 from raftlog.storage.scan import EntryPlace, read_entry, scan
-from raftlog.wire.codec import decode_batch_header, decode_command
+from raftlog.wire.codec import decode_command
 from raftlog.wire.codec_states import GroupState, encode_state
 from raftlog.wire.runs import Runs
 
@@ -269,14 +270,14 @@ def _stored_batch(file: HistoryFile, row_group: StoredRowGroup) -> SourceBatch:
 
 
 def _batch(extent: Extent, entry: Entry) -> SourceBatch:
-    header = decode_batch_header(entry.payload.command)
+    """Raises `CorruptFile`."""
     return SourceBatch(
         start=extent.start,
-        header=header,
+        header=applied_header(entry.payload.command, extent),
         body=entry.payload.body,
         record_bytes=len(entry.payload.body),
         runs=Runs.of_one(
-            count=header.record_count,
+            count=extent.count,
             timestamp_us=extent.timestamp_us,
             term=entry.term,
             epoch=extent.epoch,

@@ -9,7 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 from raftlog.core.types import LogIndex
-from raftlog.errors import CorruptFile
+from raftlog.errors import CorruptFile, MalformedRequest
+from raftlog.machines.extents import Extent
+from raftlog.wire.batch import BatchHeader
+from raftlog.wire.codec import decode_batch_header
 
 
 class DamagedEntry(NamedTuple):
@@ -33,3 +36,17 @@ class DamagedLog(NamedTuple):
 
 
 Damage: TypeAlias = DamagedEntry | DamagedFile | DamagedLog
+
+
+def applied_header(command: bytes, extent: Extent) -> BatchHeader:
+    """The header of the batch that was applied as this extent. Raises `CorruptFile`: the checksums
+    of the entry may be right, if a member that lies wrote it."""
+    try:
+        header = decode_batch_header(command)
+        found = f"its batch has {header.record_count} records"
+    except MalformedRequest as error:
+        header, found = None, error.what
+    if header is None or header.record_count != extent.count:
+        problem = f"{found}, and {extent.count} were applied"
+        raise CorruptFile(file=f"entry {extent.index}", position=0, problem=problem)
+    return header

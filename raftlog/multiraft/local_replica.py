@@ -18,7 +18,6 @@ from raftlog.core.ready import Role
 from raftlog.core.types import NO_NODE, GroupId, LogIndex, NodeId, Offset, Payload, Term
 from raftlog.damage_table import Trouble, serves_everything
 from raftlog.errors import (
-    CorruptFile,
     HistoryDisputed,
     NoQuorum,
     NotLeader,
@@ -29,6 +28,7 @@ from raftlog.errors import (
     RulesTooOld,
     StateDisputed,
 )
+from raftlog.image.damage import applied_header
 from raftlog.image.machine import NO_PROGRESS, progress
 from raftlog.image.manifest import Image
 from raftlog.image.open_image import OpenImage
@@ -48,7 +48,7 @@ from raftlog.multiraft.group_events import GroupEvents, GroupStatus
 from raftlog.replica import Output, Replica
 from raftlog.storage.log import GroupLog
 from raftlog.wire.batch import BatchHeader
-from raftlog.wire.codec import decode_batch_header, encode_command
+from raftlog.wire.codec import encode_command
 from raftlog.wire.runs import Runs
 
 WriteReply = Callable[[Outcome | RaftlogError], None]
@@ -405,14 +405,7 @@ class LocalReplica:
         if extent.index <= self.replica.log.base_index:
             entries = self.image.stages_with(extent.index)
         term, _, command = entries.command(extent.index)
-        header = decode_batch_header(command)
-        if header.record_count != extent.count:
-            raise CorruptFile(
-                file=f"entry {extent.index}",
-                position=0,
-                problem=f"its batch has {header.record_count} records, "
-                f"and {extent.count} were applied",
-            )
+        header = applied_header(command, extent)
         runs = Runs.of_one(
             count=extent.count,
             timestamp_us=extent.timestamp_us,

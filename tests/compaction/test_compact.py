@@ -367,6 +367,14 @@ def test_damage_in_the_log_is_told_and_leaves_the_image() -> None:
         compact(scene.fs, job)
 
 
+def test_a_forged_header_of_a_batch_is_told_and_leaves_the_image() -> None:
+    scene = new_scene()
+    scene.append(3, forged_count=2)
+    scene.append()
+    with pytest.raises(CorruptFile, match="its batch has 2 records, and 3 were applied"):
+        compact(scene.fs, scene.point())
+
+
 @pytest.mark.parametrize("small_file_bytes", [0, 1 << 20])
 def test_replicas_with_other_compressors_come_to_the_same_digest_of_history(
     small_file_bytes: int,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -105,8 +106,11 @@ class TopicScene:
         self._now += 1_000
         return self._now
 
-    def append(self, count: int = 3, compression: str = "none") -> None:
+    def append(self, count: int = 3, compression: str = "none", forged_count: int = 0) -> None:
+        """Its header counts `forged_count` records, if that is given."""
         batch, summary, numbers = self._batch(count, compression)
+        if forged_count:
+            batch = replace(batch, header=replace(batch.header, record_count=forged_count))
         command = Append(
             producer="p", sequence=self._sequence, timestamp_us=self._tick(), batch=summary
         )

@@ -33,12 +33,14 @@ from raftlog.damage_table import Trouble
 from raftlog.errors import AcknowledgedEntriesLost, PeerProtocolViolation
 from raftlog.machines.commands import RegisterNode, SnapshotPoint
 from raftlog.machines.controller import ControllerMachine
+from raftlog.machines.topic import TopicMachine
 from raftlog.multiraft.refusals import beginnings
-from raftlog.replica import Budget, Output, Replica
+from raftlog.replica import Budget, Output, Replica, check_commands
 from raftlog.storage.contract import ROOT
 from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
+from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.codec import decode_command, encode_command
 from tests.core.member import GROUP, TIMING, Shortest, heartbeat
 from tests.storage.memory import MemoryFileSystem
@@ -347,6 +349,39 @@ def test_other_commands_under_an_index_and_term_of_the_log_are_not_applied(
     assert alone.replica.applied_index == 4
     assert "6000" not in str(alone.replica.machine.state())
     check_applied(alone.replica)
+
+
+SOUND = pb.BatchHeader(record_count=1)
+KEY = pb.EpochKey(writer="w", query_id="q", run="r")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"\xff",
+        b"",
+        pb.BatchHeader(record_count=2).SerializeToString(),
+        pb.BatchHeader(record_count=1, columns=[{"minimum": {}}]).SerializeToString(),
+    ],
+    ids=["no message", "none", "another count", "an unknown bound"],
+)
+@pytest.mark.parametrize("came", [appended, pulled])
+@pytest.mark.parametrize("name", ["append", "stage"])
+def test_an_entry_with_a_batch_that_cannot_be_read_is_refused(
+    name: str, came: Callable[..., AppendRequest | PulledEntries], header: bytes
+) -> None:
+    """Once it is committed, retention and compaction of its topic would stop at it."""
+
+    def with_header(header: bytes) -> AppendRequest | PulledEntries:
+        batch = {"batch": pb.BatchSummary(record_count=1), "batch_header": header}
+        if name == "stage":
+            batch["key"] = KEY
+        command = b"\1" + pb.Command(**{name: batch}).SerializeToString()
+        return came(2, 1, Entry(LogIndex(1), Term(1), EntryKind.COMMAND, Payload(command, b"")))
+
+    check_commands(with_header(SOUND.SerializeToString()), TopicMachine.commands)
+    with pytest.raises(PeerProtocolViolation, match="entry 1 comes from a newer version"):
+        check_commands(with_header(header), TopicMachine.commands)
 
 
 def test_other_commands_of_a_late_answer_to_an_observer_are_not_applied() -> None:

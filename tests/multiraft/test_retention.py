@@ -19,9 +19,11 @@ from raftlog.machines.settings import (
     TopicSetting,
     value_of,
 )
+from raftlog.multiraft.effects import RetentionFailed
 from raftlog.multiraft.local_replica import HeldBack, LocalReplica
 from raftlog.multiraft.retention import Retention
 from raftlog.multiraft.unread import first_unread
+from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.codec import encode_command
 from raftlog.wire.reader_positions import ReaderPosition, encode, key_of
 from tests.multiraft.compaction_scene import Scene, topic_of
@@ -85,6 +87,30 @@ def test_records_that_a_group_has_not_read_stay_until_it_has() -> None:
     assert waiting.look(position("slow", 9), position("fast", 20)) == 9
     assert waiting.look(position("slow", 17), position("fast", 20)) == 15
     assert waiting.local.held_back is None
+
+
+@pytest.mark.parametrize("header", [b"\xff", pb.BatchHeader(record_count=7).SerializeToString()])
+@pytest.mark.parametrize(
+    "settings",
+    [{RETENTION_S: 1}, {RETENTION_RECORDS: 99}, {RETENTION_RECORDS: 50, RETENTION_UNREAD_S: 60}],
+)
+def test_what_is_due_stays_where_a_forged_entry_cannot_be_read(
+    header: bytes, settings: dict[str, int]
+) -> None:
+    """A member that leads can write it, and have it committed by those of an older version."""
+    waiting = Waiting()
+    summary = pb.BatchSummary(record_count=100, schema_version=1)
+    append = pb.Append(producer="q", timestamp_us=RECORDS, batch=summary, batch_header=header)
+    command = b"\1" + pb.Command(append=append).SerializeToString()
+    waiting.local.raft.propose([Payload(command, b"")])
+    waiting.scene.settle(waiting.local)
+    waiting.scene.trim(RECORDS)
+    waiting.now_us = 99 * SECOND_US
+    waiting.configure(waiting.local.replica.applied_index, **settings)
+    assert waiting.look(position("dead", RECORDS)) == RECORDS
+    (told,) = waiting.scene.driver.told
+    assert isinstance(told, RetentionFailed)
+    assert "100 were applied" in told.cause
 
 
 def test_without_the_setting_nobody_is_waited_for_or_asked() -> None:
