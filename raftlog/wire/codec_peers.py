@@ -33,6 +33,7 @@ from raftlog.core.messages import (
 )
 from raftlog.core.types import Entry, EntryKind, LogIndex, NodeId, Payload, Term
 from raftlog.wire import raftlog_pb2 as pb
+from raftlog.wire.codec_commands import COMMAND_BYTES_MAX
 from raftlog.wire.codec_fields import LENGTH_DELIMITED, field, parse
 from raftlog.wire.codec_texts import has_texts, text_check
 from raftlog.wire.codec_values import CONVERSIONS, UNREADABLE, malformed
@@ -44,9 +45,11 @@ from raftlog.wire.traced import CARRIED_MAX, TRACED_MAX, TracedEntry
 V = TypeVar("V", PeerHello, PeerWelcome)
 
 _CALL = "peer stream"
-FRAME_BYTES_MAX = 264 * 1024 * 1024
-"""The largest entry, and append request, that a setting allows, with all that an outbox puts before
-it into its frame."""
+ENTRY_BYTES_MAX = 256 * 1024 * 1024
+"""Of an entry's command and body. No setting allows more, also in all entries of an append request:
+so what a node has stored fits into its frames, whichever node sent it."""
+FRAME_BYTES_MAX = ENTRY_BYTES_MAX + 8 * 1024 * 1024
+"""With all that an outbox puts before an append request into its frame, and their header."""
 FRAME_MESSAGES_MAX = 16384
 """No outbox puts more into a frame: it closes one that counts 1 MiB, and a message counts 64 bytes
 or more (`raftlog.transport.outbox`)."""
@@ -309,14 +312,25 @@ def _get_entries(message: Any, frame: bytes, position: int) -> tuple[tuple[Entry
         if kind not in _KINDS:
             raise Unreadable(f"an entry of the unknown kind {kind}")
         index += 1
-        middle = position + command_length
-        end = middle + body_length
-        if end > len(frame):
-            raise Unreadable(f"entry {index} ends beyond the frame's {len(frame)} bytes")
-        payload = Payload(frame[position:middle], frame[middle:end])
+        payload, position = _get_payload(command_length, body_length, frame, position)
         entries.append(Entry(LogIndex(index), Term(term), _KINDS[kind], payload))
-        position = end
     return tuple(entries), position
+
+
+def _get_payload(
+    command_length: int, body_length: int, frame: bytes, position: int
+) -> tuple[Payload, int]:
+    """What an entry holds, whose bytes begin there; and their end."""
+    middle = position + command_length
+    end = middle + body_length
+    if command_length > COMMAND_BYTES_MAX or end - position > ENTRY_BYTES_MAX:
+        raise Unreadable(
+            f"an entry of {command_length} and {body_length} bytes; its command may have "
+            f"{COMMAND_BYTES_MAX}, and both {ENTRY_BYTES_MAX}"
+        )
+    if end > len(frame):
+        raise Unreadable(f"an entry ends beyond the frame's {len(frame)} bytes")
+    return Payload(frame[position:middle], frame[middle:end]), end
 
 
 def _put_pulled(message: pb.PulledEntries, pulled: PulledEntries, body: list[bytes]) -> None:
@@ -445,10 +459,7 @@ def _put_entry(message: pb.EntryReply, reply: EntryReply) -> None:
 
 
 def _get_entry(message: Any, frame: bytes, position: int) -> tuple[EntryReply, int]:
-    middle = position + message.command_length
-    end = middle + message.body_length
-    if end > len(frame):
-        raise Unreadable(f"an entry ends beyond the frame's {len(frame)} bytes")
+    payload, position = _get_payload(message.command_length, message.body_length, frame, position)
     reply = EntryReply(
         group=message.group,
         sender=message.sender,
@@ -458,9 +469,9 @@ def _get_entry(message: Any, frame: bytes, position: int) -> tuple[EntryReply, i
         held=message.held,
         dropped=message.dropped,
         crc=message.crc,
-        payload=Payload(frame[position:middle], frame[middle:end]),
+        payload=payload,
     )
-    return reply, end
+    return reply, position
 
 
 def _put_traced(entry: TracedEntry) -> pb.TracedEntry:

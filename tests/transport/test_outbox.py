@@ -30,8 +30,8 @@ from raftlog.transport.outbox import (
     message_bytes,
 )
 from raftlog.wire.codec import decode_peer_messages, encode_peer_messages
+from raftlog.wire.codec_peers import ENTRY_BYTES_MAX, FRAME_MESSAGES_MAX
 from raftlog.wire.codec_peers import FRAME_BYTES_MAX as PEER_FRAME_BYTES_MAX
-from raftlog.wire.codec_peers import FRAME_MESSAGES_MAX
 
 MIB = 1024 * 1024
 
@@ -167,7 +167,8 @@ def test_a_peer_takes_the_frame_of_an_outbox_that_ends_with_the_largest_request(
     assert entries
     small = len(encode_peer_messages([filled(AppendRequest, 500)])) - 500 * 500
     numbers = entries * 4 * small // 500  # larger ones take up to four times as much
-    last = max(entry_bytes, append_bytes) + numbers
+    assert entry_bytes == append_bytes == ENTRY_BYTES_MAX, "a peer takes each, and no longer one"
+    last = ENTRY_BYTES_MAX + numbers
     assert 4 * FRAME_BYTES_MAX + last <= PEER_FRAME_BYTES_MAX
 
 

@@ -20,8 +20,9 @@ from raftlog.wire.codec import (
     decode_footer,
     decode_peer_messages,
 )
+from raftlog.wire.codec_commands import COMMAND_BYTES_MAX
 from raftlog.wire.codec_fields import parse
-from raftlog.wire.codec_peers import FRAME_MESSAGES_MAX
+from raftlog.wire.codec_peers import ENTRY_BYTES_MAX, FRAME_MESSAGES_MAX
 from raftlog.wire.framing import Unreadable, join
 from tests.wire.decoders import DECODERS, samples
 
@@ -91,6 +92,32 @@ def test_entries_longer_than_the_body_are_malformed():
     with pytest.raises(MalformedRequest, match="1 bytes follow"):
         decode_peer_messages(_append_request(body=b"1234", body_lengths=[0], **columns))
     assert decode_peer_messages(_append_request(body=b"1234", body_lengths=[1], **columns))
+
+
+@pytest.mark.parametrize("name", ["append_request", "pulled_entries", "entry_reply"])
+@pytest.mark.parametrize(
+    ("command", "body"),
+    [(COMMAND_BYTES_MAX, ENTRY_BYTES_MAX - COMMAND_BYTES_MAX), (0, ENTRY_BYTES_MAX)],
+)
+def test_an_entry_that_is_longer_than_settings_allow_is_malformed(
+    name: str, command: int, body: int
+):
+    """Once it was stored, no frame of an honest node could hold it."""
+
+    def decode(command: int, body: int) -> None:
+        if name == "entry_reply":
+            columns: dict[str, Any] = {"command_length": command, "body_length": body}
+        else:
+            columns = {"entry_terms": [1], "entry_kinds": [2]}
+            columns |= {"command_lengths": [command], "body_lengths": [body]}
+        header = pb.PeerMessages(messages=[pb.PeerMessage(**{name: columns})])
+        decode_peer_messages(join(header.SerializeToString()))
+
+    with pytest.raises(MalformedRequest, match="ends beyond"):
+        decode(command, body)
+    for longer in ((command + 1, body), (command, body + 1), (COMMAND_BYTES_MAX + 1, 0)):
+        with pytest.raises(MalformedRequest, match="an entry of"):
+            decode(*longer)
 
 
 def test_entry_columns_of_different_lengths_are_malformed():
