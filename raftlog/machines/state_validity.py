@@ -290,14 +290,17 @@ def _problem_of_extents(state: ExtentsState) -> str | None:
     columns = (state.position_offsets, state.position_bytes)
     if problem := _problem_of_columns("byte positions", columns):
         return problem
-    ends = (state.high_water_mark, state.published_bytes)
-    for column, end in zip(map(unpack, columns), ends, strict=True):
+    mark, byte_count = ends = state.high_water_mark, state.published_bytes
+    offsets, positions = unpacked = tuple(map(unpack, columns))
+    for column, end in zip(unpacked, ends, strict=True):
         if not column or column[0] < 0 or column[-1] > end:
             return f"byte positions that are not between 0 and {end}"
         if any(after < before for before, after in pairwise(column)):
             return "byte positions that fall"
-    if not _rises(unpack(state.position_offsets)):
+    if not _rises(offsets):
         return "two byte positions of one offset"
+    if offsets[-1] == mark and positions[-1] != byte_count:
+        return f"a byte position of {positions[-1]} at {mark}, where {byte_count} bytes end"
     return None
 
 

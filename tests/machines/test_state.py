@@ -532,6 +532,12 @@ def _defects(state: TopicState) -> Iterator[tuple[str, TopicState]]:
         position_bytes=2 * extents.position_bytes[:8],
     )
     yield "two byte positions of one offset", replace(state, extents=twice_noted)
+    at_the_mark = replace(
+        extents,
+        position_offsets=extents.high_water_mark.to_bytes(8, "little"),
+        position_bytes=(extents.published_bytes - 1).to_bytes(8, "little"),
+    )
+    yield "bytes end", replace(state, extents=at_the_mark)
     for change, what in (
         ({"names": producers.names[1:]}, "producers in columns"),
         ({"names": producers.names[:1] * len(producers.names)}, "two are the same"),
