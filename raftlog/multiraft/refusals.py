@@ -17,24 +17,26 @@ _TOLD_TICKS = 100
 the node's log and nothing else, so it is no setting."""
 
 _COMMAND_BYTES_MAX = 2 * 1024 * 1024
-"""Commands that are checked of one frame, without the records beside them. No setting: it bounds
-for how long the loop stands still, and honest frames have less."""
+"""Once the commands of a frame that were checked have so many bytes, without the records beside
+them, no further one is. No setting: it bounds for how long the loop stands still.
+
+An outbox puts less than 1 MiB into a frame before the last message of it. So that one's first entry
+is checked, however long it is, and the others unless `raft.append_bytes_max` is above 1 MiB."""
 
 
 def beginnings(messages: Iterable[PeerMessage]) -> Iterator[PeerMessage]:
-    """The messages of a frame, without entries whose commands are more than may be checked at once;
-    the first entry of all is among them. They count as lost: they are sent, or asked for, again."""
-    room, is_first = _COMMAND_BYTES_MAX, True
+    """The messages of a frame, without the entries that come after as many bytes of commands as are
+    checked at once. Those count as lost: they are sent, or asked for, again."""
+    room = _COMMAND_BYTES_MAX
     for message in messages:
         if not isinstance(message, AppendRequest | PulledEntries) or not message.entries:
             yield message
             continue
         taken = 0
         for entry in message.entries:
-            room -= len(entry.payload.command)
-            if room < 0 and not is_first:
+            if room <= 0:
                 break
-            is_first = False
+            room -= len(entry.payload.command)
             taken += 1
         if taken == len(message.entries):
             yield message

@@ -22,6 +22,7 @@ from raftlog.core.types import (
     NO_INDEX,
     Entry,
     EntryKind,
+    GroupId,
     LogIndex,
     NodeId,
     Payload,
@@ -40,8 +41,10 @@ from raftlog.storage.contract import ROOT
 from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
+from raftlog.transport.outbox import FRAME_BYTES_MAX, Outbox
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.codec import decode_command, encode_command
+from raftlog.wire.codec_commands import COMMAND_BYTES_MAX
 from tests.core.member import GROUP, TIMING, Shortest, heartbeat
 from tests.storage.memory import MemoryFileSystem
 
@@ -300,8 +303,8 @@ def take(replica: Replica, message: AppendRequest | PulledEntries) -> None:
         ([[1], [1]], [1, 1]),
         ([[1, 1, 1], [1]], [2]),
         ([[9, 1], [1], [0]], [1]),
-        ([[], [2], [0], []], [0, 1, 1, 0]),
-        ([[1], [2, 1], [0]], [1]),
+        ([[], [2], [0], []], [0, 1, 0]),
+        ([[1], [2, 1], [0]], [1, 1]),
     ],
 )
 @pytest.mark.parametrize("came", [appended, pulled])
@@ -321,6 +324,22 @@ def test_of_a_frame_so_many_bytes_of_commands_are_checked_at_once(
     ]
     kept = [message for message in beginnings(messages) if isinstance(message, type(first))]
     assert [len(message.entries) for message in kept] == taken
+
+
+@pytest.mark.parametrize("last", [[COMMAND_BYTES_MAX], [TIMING.append_bytes_max // 2] * 2])
+def test_all_entries_of_the_frame_of_an_outbox_are_checked(last: list[int]) -> None:
+    """Otherwise a long one would be lost each time that it comes behind those of other groups."""
+    outbox = Outbox(bulk_bytes_max=1 << 30)
+    lengths = [[FRAME_BYTES_MAX // 8]] * 7 + [[1000]] * 50 + [last]
+    for group, each in enumerate(lengths):
+        entries = [
+            Entry(LogIndex(at), Term(1), EntryKind.COMMAND, Payload(bytes(length), b""))
+            for at, length in enumerate(each, 1)
+        ]
+        assert outbox.put(replace(appended(2, 1, *entries), group=GroupId(group)))
+    frame = outbox.take_frame()
+    assert not outbox
+    assert list(beginnings(frame)) == frame
 
 
 def check_applied(replica: Replica) -> None:
