@@ -214,8 +214,12 @@ def _codec(note: type) -> None:
 
 
 def _service(note: type) -> None:
-    from raftlog.server import services
+    from raftlog.server import services, unchanged
 
+    async def proposed(self: Any, call: Any) -> None:
+        """A trim of nothing may have a note, and rules decide whether it is one."""
+
+    unchanged.Unchanged.trimmed = proposed  # type: ignore[method-assign,assignment]
     service: Any = services.Services
     trim = service.trim
 

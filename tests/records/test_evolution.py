@@ -211,7 +211,7 @@ def test_rows_without_an_added_column_have_null_in_it() -> None:
 
 
 def test_a_column_that_may_not_be_null_must_be_there() -> None:
-    with pytest.raises(SchemaMismatch, match="missing: id BIGINT NOT NULL\n Select"):
+    with pytest.raises(SchemaMismatch, match="missing: id BIGINT NOT NULL\n Give rows"):
         conform(pa.RecordBatch.from_pydict({"delay": [1]}), LATER, "flights")
 
 

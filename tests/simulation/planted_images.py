@@ -40,6 +40,7 @@ from raftlog.state_hash import STATE_HASH_FIRST
 from raftlog.storage.checked_file import TEXT, read_checked, write_checked
 from raftlog.storage.log import GroupLog
 from raftlog.storage.prefix import PrefixRemoval
+from raftlog.wire.codec import decode_batch_header
 from raftlog.wire.runs import Runs
 from tests.simulation.planting import both, replaced
 from tests.storage.memory import MemoryFile
@@ -158,7 +159,7 @@ def losing_attempt_copied() -> Any:
 
 
 def _count(entry: Entry) -> int:
-    return compacting.decode_batch_header(entry.payload.command).record_count
+    return decode_batch_header(entry.payload.command).record_count
 
 
 def merge_reorders() -> Any:
