@@ -435,6 +435,8 @@ def _unary(
                         reply = None if already is None else await already(request)
                         if reply is None:
                             operation = await gate.begin(call.name, request, context)
+                            if already is not None or operation is not None:
+                                entered.check(request)  # what it waited for may have taken long
                             reply = await serve(request, body)
                         frame = encode_reply(call, entered.shown(reply))
                         await entered.answer(len(frame))

@@ -23,7 +23,7 @@ from raftlog.machines.outcomes import (
 from raftlog.machines.topic import TopicMachine
 from raftlog.machines.validity import problem_of_owner, problem_of_removal, problem_of_trim
 from raftlog.multiraft.local_replica import LocalReplica
-from raftlog.server.calling import caller
+from raftlog.server.calling import caller, identity
 from raftlog.server.fair_scans import FairScans
 from raftlog.server.node import Node
 from raftlog.server.refused import check_sense, error_of
@@ -63,6 +63,7 @@ class Unchanged:
         is there needs only the right to write it."""
         asked = topic_named(call.name)
         is_settled = await self._is_settled(self._replicas.of_controller)
+        identity().look_up()
         controller = self._replicas.controller
         found = controller.known_topic(call.name)
         # Who may not know of the topic is refused as if there were none.

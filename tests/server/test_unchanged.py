@@ -15,7 +15,13 @@ from raftlog.config import ServerSettings
 from raftlog.config_audit import AuditSettings
 from raftlog.config_auth import AuthSettings
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, Offset
-from raftlog.errors import MalformedRequest, TopicExists, TopicNotFound, TopicRecreated
+from raftlog.errors import (
+    MalformedRequest,
+    TopicExists,
+    TopicNotFound,
+    TopicRecreated,
+    Unauthenticated,
+)
 from raftlog.machines.commands import AlterSchema
 from raftlog.machines.outcomes import (
     TopicCreated,
@@ -25,6 +31,7 @@ from raftlog.machines.outcomes import (
     WriterRemoved,
 )
 from raftlog.server.audit import AuditLog
+from raftlog.server.calling import begin
 from raftlog.server.meters import Meters
 from raftlog.server.node import Node
 from raftlog.server.rpc import CallGate, client_handlers
@@ -150,6 +157,34 @@ def test_trims_and_removals_that_remove_nothing_write_no_entry(
             assert end_of(node, TOPIC.group) == end
 
     asyncio.run(served(disk, work))
+
+
+def test_a_call_whose_proof_was_taken_away_while_it_was_judged_changes_nothing() -> None:
+    """It may wait there for as long as its caller has work left."""
+    looks = iter([None])
+
+    def until_taken_away() -> Any:
+        for look in looks:
+            return look
+        raise Unauthenticated(problem="the token was removed")
+
+    async def work(node: Node, services: Services) -> None:
+        nonlocal looks
+        await led(node, CONTROLLER_GROUP)
+        ask = asking(services, node)
+        await ask(calls.CREATE_TOPIC, CREATE)
+        end = end_of(node)
+        begin(None, until_taken_away)  # type: ignore[arg-type]
+        for call, request in (
+            (calls.CREATE_TOPIC, replace(CREATE, name="another")),
+            (calls.DELETE_TOPIC, DELETE),
+        ):
+            looks = iter([None])
+            with pytest.raises(Unauthenticated):
+                await ask(call, request)
+        assert end_of(node) == end
+
+    asyncio.run(served(empty_disk(), work))
 
 
 def test_what_changes_nothing_is_audited_once_however_often_it_is_asked_for(
