@@ -129,7 +129,7 @@ def info_of(fs: FileSystem, job: CompactionJob) -> GroupInfo:
     """What the job's group is."""
     if job.group == CONTROLLER_GROUP:
         return CONTROLLER
-    return info_from_manifest(read_manifest(fs, job.folder))
+    return info_from_manifest(read_manifest(fs, job.folder), job.group)
 
 
 class _Replay:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import assert_never
+from typing import Any, assert_never
 
 from raftlog.core.types import GroupId, NodeId
+from raftlog.errors import CorruptFile
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.group_info import ControllerInfo, CreatedInfo, GroupInfo, KvInfo
 from raftlog.machines.schema import Field, Schema
@@ -48,10 +49,22 @@ def _of_topic(topic: TopicInfo) -> str:
     )
 
 
-def info_from_manifest(text: str) -> CreatedInfo:
-    """What `manifest_of` described, which is not the controller's: a manifest whose checksum is
-    right."""
-    table = json.loads(text)
+def info_from_manifest(text: str, group: GroupId) -> CreatedInfo:
+    """What `manifest_of` described, of a group that is not the controller's; the manifest's
+    checksum is right. Raises `CorruptFile` if it is another group's: a copy of a file is one, too,
+    and this one says whose log and votes the folder has."""
+    try:
+        info = _info_from(json.loads(text))
+    except KeyError as error:
+        found = f"it has no {error}"
+    else:
+        if info.group == group:
+            return info
+        found = f"it is that of group {info.group}"
+    raise CorruptFile(file=f"the manifest of group {group}", position=0, problem=found)
+
+
+def _info_from(table: Any) -> CreatedInfo:
     if "kv" in table:
         table = table["kv"]
         return KvInfo(

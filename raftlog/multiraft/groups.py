@@ -211,7 +211,7 @@ class GroupStore:
         info: GroupInfo | None = None
         try:
             self._told_of(group, [self._folder.mend_manifest(group)])
-            info = info_from_manifest(self._folder.manifest(group))
+            info = info_from_manifest(self._folder.manifest(group), group)
             files = self._open_group(info)
         except CorruptFile as error:
             return Quarantine(group, info, error, self._last_entry(group))

@@ -84,5 +84,5 @@ def test_a_topic_of_newer_rules_is_not_opened() -> None:
         "schema": {"version": 1, "fields": []},
     }
     with pytest.raises(LogFromNewerVersion) as caught:
-        TopicMachine(info_from_manifest(json.dumps(table)))
+        TopicMachine(info_from_manifest(json.dumps(table), table["group"]))
     assert (caught.value.group, caught.value.index) == (7, 0)

@@ -463,6 +463,22 @@ def test_a_replica_that_knows_where_its_log_ended_is_filled_again_at_once_and_vo
     assert not local.raft.recovering, "it has what it had"
 
 
+@pytest.mark.parametrize("source", [0, 1])
+def test_a_manifest_of_another_group_is_damage_of_the_folder_that_it_is_in(source: int) -> None:
+    """It would give the log of that group where this one ended, and with it a vote."""
+    disk = disk_of_two_topics()
+    damage_header(disk, SEGMENT, SEGMENT_ID)
+    for name, data in everything_in(disk, f"groups/{source}").items():
+        if name.startswith("manifest"):
+            disk.remove(f"groups/2/{name}")
+            file = disk.open(f"groups/2/{name}", create=True)
+            file.write_at(0, [data])
+            file.close()
+    multiraft, driver = follower(disk)
+    assert multiraft.replicas.quarantined.keys() == {1, 2}, "1 does not know where its log ended"
+    assert not [event for event in driver.told if isinstance(event, GroupRefilling)]
+
+
 def test_the_only_voter_of_a_topic_stays_quarantined() -> None:
     """There is nobody to fill it from."""
     disk = disk_of_two_topics(voters=NODES[:1])
