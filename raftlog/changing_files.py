@@ -6,9 +6,10 @@ import errno
 import fcntl
 import os
 import shlex
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Generic, TypeAlias, TypeVar
 
@@ -132,11 +133,14 @@ def only_writer(file: Path) -> Iterator[None]:
 
 
 def replace_whole(file: Path, data: bytes) -> None:
-    """Replace the file as a whole. Only its owner can read it, from the first byte."""
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "wb") as out:
-        out.write(data)
-        out.flush()
-        os.fsync(descriptor)
-    draft.replace(file)
+    """Replace the file as a whole. Only its owner can read it, from the first byte. Its draft has a
+    name that nothing else can have taken: other users may write to the folder."""
+    descriptor, draft = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    with ExitStack() as unless_replaced:
+        unless_replaced.callback(os.unlink, draft)
+        with open(descriptor, "wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(descriptor)
+        os.replace(draft, file)
+        unless_replaced.pop_all()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from raftlog.auth.principals import PRINCIPAL_ADVICE, is_alias, problem_of_principal
 from raftlog.config_section import Section, half_given, setting
 from raftlog.errors import InvalidOption
+from raftlog.redaction import shown_location
 
 
 class AuthSettings(Section):
@@ -133,7 +134,7 @@ def refuse_half_auth(settings: AuthSettings) -> None:
     if jwks and not jwks.startswith(("https://", "file:")):
         raise InvalidOption(
             option="auth.oidc_jwks",
-            problem=f"is {jwks!r}, which is neither an https address nor file:PATH",
+            problem=f"is {shown_location(jwks)!r}, which is neither an https address nor file:PATH",
             advice="Write for example https://login.example.com/keys.",
         )
 

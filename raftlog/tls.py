@@ -9,6 +9,7 @@ both.
 from __future__ import annotations
 
 import os
+import re
 import ssl
 import stat
 from collections.abc import Callable, Sequence
@@ -36,12 +37,19 @@ _FILE_BYTES_MAX = 1 << 20
 """The longest file that is read; no setting: all of the world's public authorities need a quarter
 of it. An option may name any file, such as a device without end."""
 
+_PEER_NAME = re.compile(r"node-[0-9]+\..+\.raftlog\.internal", re.ASCII | re.IGNORECASE)
+
 ChannelOptions: TypeAlias = Sequence[tuple[str, int | str]]
 
 
 def peer_name(cluster_id: str, node: int) -> str:
     """The DNS name that a node's certificate has for the other nodes."""
     return f"node-{node}.{cluster_id}.raftlog.internal"
+
+
+def is_peer_name(name: str) -> bool:
+    """Is it such a name, of whichever cluster?"""
+    return _PEER_NAME.fullmatch(name) is not None
 
 
 def node_of(name: str, cluster_id: str) -> NodeId | None:

@@ -97,7 +97,9 @@ PACKAGES = {
     ),
     "raftlog.tracing": Package(third_party=("opentelemetry",)),
     "raftlog.config_audit": Package(ours=("raftlog.config_section",)),
-    "raftlog.config_auth": Package(ours=("raftlog.auth.principals", "raftlog.config_section")),
+    "raftlog.config_auth": Package(
+        ours=("raftlog.auth.principals", "raftlog.config_section", "raftlog.redaction")
+    ),
     "raftlog.config_problems": Package(ours=("raftlog.config_section",), third_party=("pydantic",)),
     "raftlog.config_ensemble": Package(
         ours=(

@@ -33,6 +33,7 @@ from raftlog.auth.principals import (
 )
 from raftlog.config_auth import AuthSettings
 from raftlog.errors import IdentityProviderUnavailable, Unauthenticated
+from raftlog.redaction import shown_location, without_secrets
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA")
 """Signatures with a key pair. Those with a shared secret would let each node make tokens."""
@@ -177,7 +178,7 @@ class AccessTokens:
                 await self._wait_for(self._fetching)
         age_s = time.monotonic() - self._fetched_at_s
         if not self._keys or age_s > self._settings.oidc_keys_age_max_s:
-            raise IdentityProviderUnavailable(address=self._settings.oidc_jwks)
+            raise IdentityProviderUnavailable(issuer=self._settings.oidc_alias)
         if named not in self._keys:
             raise Unauthenticated(
                 problem="the access token is signed with a key that the provider does not publish"
@@ -199,7 +200,7 @@ class AccessTokens:
     async def _wait_for(self, fetching: asyncio.Task[None]) -> None:
         """Until the fetch has ended, or for `_WAIT_MAX_S` from its beginning."""
         if self._waiting >= _WAITING_MAX:
-            raise IdentityProviderUnavailable(address=self._settings.oidc_jwks)
+            raise IdentityProviderUnavailable(issuer=self._settings.oidc_alias)
         left_s = self._tried_at_s + _WAIT_MAX_S - time.monotonic()
         self._waiting += 1
         try:
@@ -212,7 +213,8 @@ class AccessTokens:
         try:
             keys = await asyncio.to_thread(_published, self._settings.oidc_jwks)
         except _FETCH_ERRORS as error:
-            self._on_problem(f"{self._settings.oidc_jwks}: {error}")
+            jwks = self._settings.oidc_jwks
+            self._on_problem(f"{shown_location(jwks)}: {without_secrets(str(error), jwks)}")
             return
         self._keys = {each.key_id: each for each in keys.keys if each.key_type in _KEY_TYPES}
         self._fetched_at_s = time.monotonic()

@@ -62,11 +62,12 @@ class NodeUnreachable(Unavailable):
 
 @dataclass(kw_only=True, eq=False)
 class IdentityProviderUnavailable(Unavailable):
-    """A node has no keys to prove access tokens with, because it got none from `address`."""
+    """A node has no keys to prove access tokens with, because the provider of the issuer with this
+    alias gave it none."""
 
-    address: str
+    issuer: str
 
-    cause_text = "The node could not fetch the keys of access tokens from {address}."
+    cause_text = "The node could not fetch the keys of issuer {issuer!r} for access tokens."
     remedy_text = (
         "Check auth.oidc_jwks, and that the node reaches it: its log says what went wrong. Tokens "
         "of auth.tokens_file and certificates count meanwhile."

@@ -38,7 +38,7 @@ from raftlog.errors import MalformedRequest, MemberUnknown, RaftlogError, Unauth
 from raftlog.metrics.counts import Counts
 from raftlog.server.audit import AuditLog
 from raftlog.server.calling import begin
-from raftlog.tls import node_of
+from raftlog.tls import is_peer_name, node_of
 from raftlog.transport.callers import LogLimit, host_of
 from raftlog.transport.inbound import Context, end_with, peer_of
 from raftlog.transport.link import STREAM_METHOD
@@ -115,14 +115,12 @@ class Authenticator:
     def __init__(
         self,
         settings: AuthSettings,
-        cluster_id: str,
         *,
         has_certificates: bool,
         audit: AuditLog | None = None,
     ) -> None:
         """Reads the file of tokens. `has_certificates`: clients show one, which proves an identity
         as well. `audit` logs changes of the tokens. Raises `InvalidOption`."""
-        self._cluster_id = cluster_id
         self._has_certificates = has_certificates
         self._tokens: TokenFile | None = None
         self._access_tokens: AccessTokens | None = None
@@ -158,7 +156,8 @@ class Authenticator:
         `Unauthenticated`."""
         shown = context.auth_context()
         for name in shown.get("peer_dns", ()):
-            if node_of(name.decode(errors="replace"), self._cluster_id) is not None:
+            # Also another cluster's, which may have the same CA.
+            if is_peer_name(name.decode(errors="replace")):
                 raise Unauthenticated(problem="the certificate is a node's, and shows no client")
         for name in shown.get("x509_common_name", ()):
             common_name = name.decode(errors="surrogateescape")  # then it is no name

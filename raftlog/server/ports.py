@@ -145,9 +145,7 @@ def listeners_of(
     if asks:
         has_certificates = settings.tls.client_certificates
         cluster = node.identity.cluster_id
-        callers = Authenticator(
-            settings.auth, cluster, has_certificates=has_certificates, audit=audit
-        )
+        callers = Authenticator(settings.auth, has_certificates=has_certificates, audit=audit)
         nodes = NodeAuthenticator(cluster, node.is_peer)
         admitted = [Admission(callers, node.counts, audit)]
         nodes_admitted = [Admission(nodes, node.counts, audit)]

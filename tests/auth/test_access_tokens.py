@@ -160,8 +160,9 @@ def test_a_shared_secret_that_is_published_proves_nothing(tmp_path: Path) -> Non
 def test_what_is_no_set_of_keys_is_a_provider_that_is_not_there(tmp_path: Path, text: str) -> None:
     file = tmp_path / "keys.json"
     file.write_text(text)
-    with pytest.raises(IdentityProviderUnavailable):
+    with pytest.raises(IdentityProviderUnavailable, match="of issuer 'corp'") as raised:
         principal(file, token())
+    assert "keys.json" not in f"{raised.value}{vars(raised.value)}", "a stranger gets it"
 
 
 class Provider:

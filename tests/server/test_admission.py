@@ -93,7 +93,7 @@ def is_peer(node: NodeId) -> bool:
 
 
 def of_client(shown: Shown, *, has_certificates: bool) -> Caller:
-    asked = Authenticator(AuthSettings(), CLUSTER, has_certificates=has_certificates)
+    asked = Authenticator(AuthSettings(), has_certificates=has_certificates)
     judge = asked.by_metadata(())
     return asyncio.run(judge(shown)).caller  # type: ignore[arg-type, operator]
 
@@ -105,7 +105,7 @@ def of_node(shown: Shown) -> Caller:
 
 
 def test_a_certificate_is_an_identity_only_where_clients_show_some() -> None:
-    shown = Shown("ada", "ada.example.com", peer_name("d" * 32, MEMBER))
+    shown = Shown("ada", "ada.example.com")
     assert of_client(shown, has_certificates=True) == Caller(principal="cert:ada")
     with pytest.raises(Unauthenticated):
         of_client(shown, has_certificates=False)
@@ -132,6 +132,8 @@ def test_a_certificate_that_has_ended_proves_nothing_though_its_session_was_resu
 def test_a_node_of_the_cluster_is_no_client_whether_it_is_a_member_or_not(node: NodeId) -> None:
     with pytest.raises(Unauthenticated, match="is a node's"):
         of_client(Shown(f"node-{node}", peer_name(CLUSTER, node)), has_certificates=True)
+    with pytest.raises(Unauthenticated, match="is a node's"):
+        of_client(Shown(f"node-{node}", peer_name("another", node)), has_certificates=True)
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "\udcff", "x" * 256])
@@ -184,9 +186,7 @@ def test_a_token_that_no_check_foresaw_is_rejected_and_counted() -> None:
     counts = Counts()
 
     async def call() -> Refused:
-        admission = Admission(
-            Authenticator(settings, CLUSTER, has_certificates=False), counts, None
-        )
+        admission = Admission(Authenticator(settings, has_certificates=False), counts, None)
         details = Details(("authorization", "Bearer e30.e30.\udcff"))
         handler = await admission.intercept_service(known_method, details)
         refused = Refused()
@@ -207,9 +207,7 @@ def test_a_token_that_no_check_foresaw_is_rejected_and_counted() -> None:
 
 
 def test_strangers_from_many_hosts_are_logged_so_often_and_then_counted() -> None:
-    admission = Admission(
-        Authenticator(AuthSettings(), CLUSTER, has_certificates=False), Counts(), None
-    )
+    admission = Admission(Authenticator(AuthSettings(), has_certificates=False), Counts(), None)
 
     async def rejected(host: int) -> None:
         handler = await admission.intercept_service(known_method, Details())
@@ -267,7 +265,7 @@ def test_a_rejected_call_does_not_keep_its_metadata(metadata: tuple[tuple[str, s
         kept.append(handler)
         return weakref.ref(details)
 
-    asked = Authenticator(AuthSettings(), CLUSTER, has_certificates=False)
+    asked = Authenticator(AuthSettings(), has_certificates=False)
     admission = Admission(asked, Counts(), None)
     kept: list[object] = []
     gc.disable()
@@ -281,7 +279,7 @@ def test_a_rejected_call_does_not_keep_its_metadata(metadata: tuple[tuple[str, s
 def test_a_call_that_waits_for_a_provider_does_not_keep_its_metadata() -> None:
     async def run(address: str) -> None:
         settings = of_provider(f"https://{address}/keys")
-        asked = Authenticator(settings, CLUSTER, has_certificates=False)
+        asked = Authenticator(settings, has_certificates=False)
         admission = Admission(asked, Counts(), None)
         token = jwt.encode({"sub": "ada"}, "s" * 32, headers={"kid": "unknown"})
         details = Details(("authorization", f"Bearer {token}"))
@@ -310,7 +308,7 @@ async def asking(
     settings: AuthSettings | None = None, method: Callable[[Any], Any] = known_method
 ) -> AsyncIterator[int]:
     """The port of a server that asks callers for a token."""
-    asked = Authenticator(settings or AuthSettings(), CLUSTER, has_certificates=False)
+    asked = Authenticator(settings or AuthSettings(), has_certificates=False)
     server = grpc.aio.server(interceptors=[Admission(asked, Counts(), None)])
     handlers = {DESCRIBE_CLUSTER.name: await method(None)}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))

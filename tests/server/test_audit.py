@@ -270,7 +270,7 @@ def test_changes_of_the_tokens_are_written(tmp_path: Path, monkeypatch: pytest.M
     first = add_token(file, "ada", (), None, now)
     audit = AuditLog(AuditSettings(file=str(tmp_path / "audit")), 1)
     settings = AuthSettings(tokens_file=str(file))
-    asked = Authenticator(settings, "c" * 32, has_certificates=False, audit=audit)
+    asked = Authenticator(settings, has_certificates=False, audit=audit)
     add_token(file, "bob", (), None, now)
     [ada, bob] = read_tokens(file)
     shown = (("authorization", f"Bearer {first}"),)

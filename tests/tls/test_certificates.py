@@ -296,3 +296,17 @@ def test_no_host_is_taken_for_a_way_of_grpcs_to_reach_something_else(
             assert failed.wait(PATIENCE_S)
         with pytest.raises(BlockingIOError):
             listening.accept()
+
+
+def test_a_draft_has_a_name_that_nothing_else_can_have_taken(tmp_path: Path) -> None:
+    """In a folder that others may write, one with a known name could be theirs, or a link."""
+    file, victim = tmp_path / "tokens.json", tmp_path / "victim"
+    victim.write_text("kept")
+    (tmp_path / f".{file.name}.{os.getpid()}").symlink_to(victim)
+    before = set(tmp_path.iterdir())
+    replace_whole(file, b"{}")
+    assert (file.read_bytes(), victim.read_text()) == (b"{}", "kept")
+    assert set(tmp_path.iterdir()) == before | {file}
+    with pytest.raises(IsADirectoryError):
+        replace_whole(tmp_path, b"{}")
+    assert set(tmp_path.iterdir()) == before | {file}, "and none is left"
