@@ -8,7 +8,6 @@ does not bring it back, and a resend of its deletion gets the first answer.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import shlex
 from collections.abc import Iterable
 from itertools import islice
@@ -458,7 +457,7 @@ class ControllerMachine:
     def topic(self, name: str, incarnation: str = "") -> TopicInfo | Refused:
         """The live topic; the refusal that becomes `TopicRecreated` where it is of another
         incarnation than the one that is given; or the one that becomes `TopicNotFound` with the
-        nearest names: that takes a comparison with each of up to `NAMES_COMPARED_MAX` names."""
+        nearest names, of up to `NAMES_COMPARED_MAX`."""
         found = self._topics.get(name)
         if found is not None:
             if incarnation not in ("", found.incarnation):
@@ -523,12 +522,17 @@ class ControllerMachine:
         return digest.finish()
 
     def _nearest(self, name: str) -> str:
-        """The closest live names, comma-separated, nearest first. Compares a bounded number."""
+        """Up to three live names, comma-separated: those that differ in case only, or else those
+        that share the name's first or last half. Callers choose both sides, so no comparison may
+        take more than linear time."""
         if len(name) > TEXT_CHARACTERS_MAX:
             return ""
-        names = list(islice(sorted(self._topics), NAMES_COMPARED_MAX))
+        names = list(islice(self._topics, NAMES_COMPARED_MAX))
         same = [each for each in names if each.lower() == name.lower()]
-        return ", ".join(same[:3] or difflib.get_close_matches(name, names))
+        half = max(1, len(name) // 2)
+        begin, end = name[:half], name[-half:]
+        close = same or [each for each in names if each.startswith(begin) or each.endswith(end)]
+        return ", ".join(sorted(close)[:3])
 
 
 def _first_version(schema: Schema) -> Schema:

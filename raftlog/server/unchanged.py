@@ -11,7 +11,6 @@ from raftlog.auth.rights import Right, topic_named
 from raftlog.core.types import GroupId
 from raftlog.errors import TopicExists
 from raftlog.machines.commands import AlterSchema, RemoveWriter, SetWriterOwner, TopicInfo, Trim
-from raftlog.machines.limits import NAME_CHARACTERS_MAX, NAMES_COMPARED_MAX
 from raftlog.machines.outcomes import (
     Refused,
     TopicCreated,
@@ -30,8 +29,8 @@ from raftlog.server.refused import check_sense, error_of
 from raftlog.server.rights import Rights
 from raftlog.wire import calls
 
-_WORK_PER_CHARACTER = 4
-"""What it takes to compare a name that is not known with a topic's, for each of its characters."""
+_WORK_PER_UNKNOWN_NAME = 250
+"""What it takes to find the nearest of a thousand names."""
 
 
 class Unchanged:
@@ -54,8 +53,7 @@ class Unchanged:
         if not isinstance(found, Refused):
             return found
         if controller.known_topic(name) is None:
-            compared = min(len(controller.topics()), NAMES_COMPARED_MAX)
-            self._scans.spend(_WORK_PER_CHARACTER * min(len(name), NAME_CHARACTERS_MAX) * compared)
+            self._scans.spend(_WORK_PER_UNKNOWN_NAME)
         raise error_of(found)
 
     async def created(self, call: calls.CreateTopicCall) -> TopicCreated | None:

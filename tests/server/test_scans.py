@@ -561,7 +561,7 @@ def test_topics_that_are_not_there_are_compared_by_turns(
     compared = Iterations()
     noted = compared.noting(ControllerMachine._nearest)
     monkeypatch.setattr(ControllerMachine, "_nearest", noted)
-    asked = PERIOD_WORK_MAX // 4
+    asked = PERIOD_WORK_MAX // 40
 
     async def work(node: Node, services: Services) -> None:
         await led(node, CONTROLLER_GROUP)
