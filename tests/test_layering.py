@@ -22,11 +22,11 @@ ANYONE_MAY = ("raftlog.errors", "raftlog.core.types", "raftlog.checksum")
 """Values and the one checksum: open to every package except those below them."""
 
 PURE = frozenset(
-    "__future__ abc array bisect collections copy dataclasses difflib enum errno functools hashlib"
+    "__future__ abc array bisect collections copy dataclasses enum errno functools hashlib"
     " heapq itertools json math operator re shlex struct sys types typing uuid".split()
 )
 """The standard library's parts without time, chance, threads, files or sockets (`sys` for its
-byteorder)."""
+byteorder). Without `difflib` too, which takes cubic time: callers choose the names of topics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

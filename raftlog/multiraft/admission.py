@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from raftlog.core.types import GroupId, NodeId, Payload
 from raftlog.errors import DiskFull, Overloaded, ResourceShortage
-from raftlog.machines.commands import GROWING, MAKES_ROOM, NEEDS_ROOM, Command
+from raftlog.machines.commands import GROWING, MAKES_ROOM, NEEDS_ROOM, Command, RegisterNode
 from raftlog.multiraft.compaction import Compactions
 from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.full_disks import FullDisks
@@ -20,7 +20,7 @@ without every right, and as much those that have every right. No setting: hundre
 callers that repeat them cannot use up the reserve."""
 
 ROOM_MADE_SHARE_BYTES = 16 * 1024
-"""What one principal without every right may write of it."""
+"""What one principal without every right, or one node that registers, may write of it."""
 
 _ALL_SHARES = "*"
 
@@ -33,9 +33,10 @@ class RoomUse(NamedTuple):
     needs_room: bool = False
     """It may not use the reserve of a full disk, as nothing with a body may."""
     makes_room: bool = False
-    """A client asks for it and it lets something go: it may use a little of the reserve."""
+    """A client asks for it and it lets something go, or a node registers, which may be needed to
+    serve that: it may use a little of the reserve."""
     share: str = ""
-    """The principal that asks for it; "": it has every right, or is not asked who it is."""
+    """The principal or node that asks for it; "": it has every right, or is not asked who it is."""
 
     @classmethod
     def of(cls, command: Command, share: str = "") -> RoomUse:
@@ -43,7 +44,7 @@ class RoomUse(NamedTuple):
         return cls(
             grows=isinstance(command, GROWING),
             needs_room=isinstance(command, NEEDS_ROOM),
-            makes_room=isinstance(command, MAKES_ROOM),
+            makes_room=isinstance(command, (*MAKES_ROOM, RegisterNode)),
             share=share,
         )
 

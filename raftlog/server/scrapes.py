@@ -12,8 +12,7 @@ from pathlib import Path
 
 from raftlog.certificates import ends_at
 from raftlog.core.ready import Role
-from raftlog.errors import StoredValueInvalid
-from raftlog.machines.commands import TopicInfo
+from raftlog.errors import ReplicaQuarantined, StoredValueInvalid, TopicRecreated
 from raftlog.metrics.state import NodeState, PeerState, PositionState
 from raftlog.server.node import Node
 from raftlog.server.rpc import CallGate
@@ -100,10 +99,12 @@ class Scrapes:
 
     def _position(self, position: ReaderPosition) -> PositionState:
         replicas = self._node.multiraft.replicas
-        topic = replicas.controller.topic(position.topic)
+        topic = replicas.controller.known_topic(position.topic)
         behind = None
-        if isinstance(topic, TopicInfo) and topic.incarnation == position.incarnation:
-            local = replicas.of_topic(topic.group, topic.incarnation)
+        if topic is not None and topic.incarnation == position.incarnation:
+            local = None
+            with contextlib.suppress(ReplicaQuarantined, TopicRecreated):  # no lag is known here
+                local = replicas.of_topic(topic.group, topic.incarnation)
             if local is not None:
                 behind = max(0, local.topic_machine.high_water_mark - position.offset)
         return PositionState(position.group, position.topic, position.offset, behind)

@@ -12,6 +12,7 @@ import time
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 
@@ -209,8 +210,21 @@ class Services:
             )
         self._node.check_free(call.node, call.address)
         await self._node.check_alone(call.node, call.boot_id)
-        outcome = await self._node.propose(self._multiraft.replicas.of_controller, call)
+        outcome = await self._node.propose(
+            self._multiraft.replicas.of_controller,
+            self._shortened(call),
+            share=f"node:{call.node}",
+        )
         return self._accepted(NodeRegistered, outcome)
+
+    def _shortened(self, call: RegisterNode) -> RegisterNode:
+        """The command with those earlier boot_ids alone that it can be judged by: the one that is
+        registered, and the last, whose registration may be in flight. There may be thousands, and
+        a node registers on a full disk too."""
+        known = self._multiraft.replicas.controller.nodes.get(call.node)
+        earlier = call.earlier_boot_ids
+        before = (known.boot_id,) if known is not None and known.boot_id in earlier[:-1] else ()
+        return replace(call, earlier_boot_ids=(*before, *earlier[-1:]))
 
     def _is_unknown(self, node: NodeId) -> bool:
         nodes = self._multiraft.replicas.controller.nodes

@@ -3,25 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from raftlog.config import Settings
 from raftlog.config_tracing import TracingSettings
-from raftlog.core.types import CONTROLLER_GROUP, LogIndex, Offset, Term
-from raftlog.errors import CorruptFile, NotYet, OffsetTrimmed
+from raftlog.core.types import BOOT_IDS_MAX, CONTROLLER_GROUP, LogIndex, Offset, Payload, Term
+from raftlog.errors import CorruptFile, DiskFull, NotYet, OffsetTrimmed
 from raftlog.machines.commands import RegisterNode, Trim
+from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.kv_commands import ANY_VERSION
 from raftlog.machines.outcomes import NodeRegistered
+from raftlog.machines.rules import RULES_LATEST
+from raftlog.multiraft.admission import ROOM_MADE_SHARE_BYTES, RoomUse
 from raftlog.multiraft.groups import GroupFiles
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.server import registration
 from raftlog.server.node import Node
+from raftlog.server.scrapes import Scrapes
 from raftlog.server.services import Services, _check_not_trimmed
 from raftlog.wire import calls, kv_calls
+from raftlog.wire.reader_positions import ReaderPosition
 from raftlog.wire.traced import TracedEntry
 from tests.machines.scenes import Scene
-from tests.server.test_scans import LOGGED, RECORDS, TOPIC, disk, empty_disk, led, served
+from tests.server.test_scans import (
+    LOGGED,
+    RECORDS,
+    TOPIC,
+    Iterations,
+    disk,
+    empty_disk,
+    led,
+    served,
+)
 from tests.storage.memory import MemoryFileSystem
 
 __all__ = ["disk"]
@@ -51,6 +66,45 @@ def test_a_traced_entry_of_a_quarantined_group_ends_nothing(disk: MemoryFileSyst
         node.traces.look()
 
     asyncio.run(served(disk, work, Settings(tracing=tracing)))
+
+
+def test_a_scrape_shows_positions_of_topics_whose_replica_does_not_serve(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The other metrics are there too, and no position of an unknown topic is compared with all
+    names: a caller may store any."""
+
+    async def work(node: Node, services: Services) -> None:
+        await led(node, CONTROLLER_GROUP)
+        create = calls.CreateTopicCall(
+            name="there", incarnation="i", schema=TOPIC.schema, if_not_exists=False, settings=(),
+            replicas=1,
+        )  # fmt: skip
+        topic = (await services.create_topic(create)).topic
+        await led(node, topic.group)
+        replicas = node.multiraft.replicas
+        scrapes = Scrapes(node, None, Path())  # type: ignore[arg-type]
+
+        def behind(name: str) -> int | None:
+            position = ReaderPosition(
+                group="g", topic=name, incarnation="i", offset=Offset(0), published_us=1,
+                publisher="",
+            )  # fmt: skip
+            return scrapes._position(position).behind
+
+        assert behind(topic.name) == 0
+        looked_up = Iterations()
+        noted = looked_up.noting(ControllerMachine._nearest)
+        monkeypatch.setattr(ControllerMachine, "_nearest", noted)
+        assert behind("absent") is None
+        assert not looked_up.counts
+        replicas[topic.group].deleted_elsewhere = True
+        assert behind(topic.name) is None
+        damage = CorruptFile(file="a log", position=0, problem="a bit was flipped")
+        replicas.quarantine(replicas[topic.group], damage)
+        assert behind(topic.name) is None
+
+    asyncio.run(served(empty_disk(), work))
 
 
 def rebuild(node: Node, local: LocalReplica) -> None:
@@ -148,5 +202,47 @@ def test_a_registration_counts_only_once_the_controllers_log_has_it(
         [known] = node.multiraft.replicas.controller.nodes.values()
         assert known.boot_id == node.boot_id
         assert node._store.journal.registered_at == known.registered_at > 0
+
+    asyncio.run(served(empty_disk(), work))
+
+
+def test_a_registration_writes_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node registers on a full disk too. Else its certificate could use up the reserve."""
+
+    async def work(node: Node, services: Services) -> None:
+        await led(node, CONTROLLER_GROUP)
+        local = node.multiraft.replicas.of_controller
+        boots = tuple(f"{number:064x}" for number in range(BOOT_IDS_MAX))
+        sizes: list[int] = []
+        check = node.multiraft.admission.check
+
+        def noted(at: LocalReplica, payload: Payload, use: RoomUse) -> None:
+            sizes.append(payload.size)
+            assert use == RoomUse(makes_room=True, share="node:1")
+            check(at, payload, use)
+
+        monkeypatch.setattr(node.multiraft.admission, "check", noted)
+
+        async def register(earlier: tuple[str, ...]) -> None:
+            call = RegisterNode(
+                node=node.node, store_uuid=node.identity.store_uuid,
+                address=node.addresses[node.node], rules=RULES_LATEST, boot_id=node.boot_id,
+                earlier_boot_ids=earlier, registered_at=node.registered_at,
+            )  # fmt: skip
+            await services.register_node(call)
+
+        await register(())
+        # The registered process may be any of the earlier ones.
+        await register((*boots[:100], node.boot_id, *boots[101:]))
+        assert max(sizes) < 500
+        node.multiraft.admission._disk._freed_for = DiskFull(file="a log")
+        registered = len(sizes)
+        for _ in range(ROOM_MADE_SHARE_BYTES // sizes[0]):
+            await register(())
+        assert set(sizes[registered:]) == {sizes[0]}
+        with pytest.raises(DiskFull):
+            await register(())
+        trim = Payload(bytes(ROOM_MADE_SHARE_BYTES), b"")
+        check(local, trim, RoomUse(makes_room=True, share="token:ada"))
 
     asyncio.run(served(empty_disk(), work))
