@@ -92,6 +92,9 @@ from raftlog.server.unchanged import Unchanged
 from raftlog.wire import calls
 from raftlog.wire.reader_positions import KEY_PREFIX as POSITIONS_PREFIX
 
+_STARTS_IN_FLIGHT_MAX = 16
+"""Of one node, whose registrations may still be in flight when it registers again."""
+
 _WORK_PER_PART = 200
 _WORK_PER_PIECE = 2
 """What it takes to open a history file and read its index, and to find where a piece of a range
@@ -219,12 +222,15 @@ class Services:
 
     def _shortened(self, call: RegisterNode) -> RegisterNode:
         """The command with those earlier boot_ids alone that it can be judged by: the one that is
-        registered, and the last, whose registration may be in flight. There may be thousands, and
-        a node registers on a full disk too."""
+        registered, and the last ones, whose registrations may be in flight. There may be thousands,
+        and a node registers on a full disk too."""
         known = self._multiraft.replicas.controller.nodes.get(call.node)
-        earlier = call.earlier_boot_ids
-        before = (known.boot_id,) if known is not None and known.boot_id in earlier[:-1] else ()
-        return replace(call, earlier_boot_ids=(*before, *earlier[-1:]))
+        first, last = (
+            call.earlier_boot_ids[:-_STARTS_IN_FLIGHT_MAX],
+            call.earlier_boot_ids[-_STARTS_IN_FLIGHT_MAX:],
+        )
+        before = (known.boot_id,) if known is not None and known.boot_id in first else ()
+        return replace(call, earlier_boot_ids=(*before, *last))
 
     def _is_unknown(self, node: NodeId) -> bool:
         nodes = self._multiraft.replicas.controller.nodes
