@@ -9,7 +9,9 @@ each by a `Comparison` of its own:
   records in history (`raftlog.image.history_digest`).
 
 The leader asks for the digest at one point in its heartbeats. The one that a majority of all voters
-holds is the agreed one, and every heartbeat tells it, so each replica judges itself:
+holds is the agreed one, and every heartbeat tells it, so each replica judges itself. A new leader
+repeats nothing that another one said, but asks again: one that lies is believed no longer than it
+leads. A replica is:
 
 - trusted: nothing is known against it;
 - diverged: a majority agrees on another digest. It votes and acknowledges, because its log is as
@@ -101,6 +103,9 @@ class Comparison:
         self._agreed_by = NO_NODE
         """The leader that said so; this replica itself, if it has counted the answers."""
         self._diverged = diverged
+        self._diverged_at = NO_INDEX
+        """The latest point at which it is known to differ: an agreement at an older one says
+        nothing. 0: not since this process started."""
         self._accusers: set[NodeId] = set()
         """Those by which it has diverged."""
         self._disputed = False
@@ -148,10 +153,21 @@ class Comparison:
         """Has it got beyond the latest point at which a majority agrees?"""
         return next(reversed(self._points), NO_INDEX) > self.agreed_index
 
+    def lead(self) -> None:
+        """This replica leads from now on: it asks again for what another leader said, and tells
+        only what it has counted itself. If it has diverged by that word, it asks for the same
+        point, where the word counts as its sender's own answer."""
+        self._question = NO_INDEX
+        self._disputed = False
+        if self._agreed_by not in (NO_NODE, self._node):
+            own = self._points.get(self.agreed_index)
+            if self._diverged and own is not None:
+                self._question = self.agreed_index
+                self._answers = {self._node: own.digest, self._agreed_by: self._agreed_digest}
+            self._forget_agreed()
+
     def ask(self) -> Question:
         """What this leader asks and tells in its next heartbeat."""
-        if self._diverged and self._agreed_by not in (NO_NODE, self._node):
-            self._doubt()
         is_open = self._question > self.agreed_index
         if self.is_undecided and (not is_open or self._question_is_old()):
             self._question = latest = next(reversed(self._points))
@@ -163,14 +179,6 @@ class Comparison:
             agreed_digest=self._agreed_digest,
             disputed=self._disputed,
         )
-
-    def _doubt(self) -> None:
-        """This leader has diverged by another one's word: ask for the same point again, where that
-        word counts as its sender's own answer."""
-        if (own := self._points.get(self.agreed_index)) is not None:
-            self._question = self.agreed_index
-            self._answers = {self._node: own.digest, self._agreed_by: self._agreed_digest}
-        self.agreed_index, self._agreed_digest, self._agreed_by = NO_INDEX, b"", NO_NODE
 
     def _question_is_old(self) -> bool:
         newer = sum(1 for index in self._points if index > self._question)
@@ -206,6 +214,8 @@ class Comparison:
         """The leader has spoken. One that is older asks and tells nothing."""
         self._asked = question.point
         self._disputed = question.disputed
+        if self.agreed_index > next(reversed(self._points), NO_INDEX):
+            self._forget_agreed()  # it was only a leader's word, and each heartbeat repeats it
         if question.agreed_index:
             self._learn(question.agreed_index, question.agreed_digest, leader)
 
@@ -219,23 +229,26 @@ class Comparison:
     # ------------------------------------------------------------ trust
 
     def _learn(self, index: LogIndex, digest: bytes, by: NodeId) -> None:
-        newest = next(reversed(self._points), NO_INDEX)
-        if index >= self.agreed_index or self.agreed_index > newest:
-            # Beyond what this replica has, it was only a leader's word: the next one's counts too.
+        if index >= self.agreed_index:
             self.agreed_index = index
             self._agreed_digest, self._agreed_by = digest, by
             self._judge()
 
+    def _forget_agreed(self) -> None:
+        self.agreed_index, self._agreed_digest, self._agreed_by = NO_INDEX, b"", NO_NODE
+
     def _judge(self) -> None:
         """Compare with what is agreed, once this replica has got there."""
         point = self._points.get(self.agreed_index)
-        if point is not None:
-            self._diverged = point.digest != self._agreed_digest
-            if self._diverged:
-                self._accusers.add(self._agreed_by)
-            else:
-                self._accusers.clear()
-                self.agreed_mark = point.mark
+        if point is None:
+            return
+        if point.digest != self._agreed_digest:
+            self._diverged, self._diverged_at = True, self.agreed_index
+            self._accusers.add(self._agreed_by)
+        elif self.agreed_index >= self._diverged_at:
+            self._diverged = False
+            self._accusers.clear()
+            self.agreed_mark = point.mark
 
 
 # ---------------------------------------------------------------- in heartbeats

@@ -512,6 +512,10 @@ class Replica:
         """Do what the core decided, but for what must wait for the disk or its turn."""
         if ready.soft_state is not None:
             output.soft_state = ready.soft_state
+            if ready.soft_state.role is Role.LEADER:
+                self.states.lead()
+                self.histories.lead()
+                self._note_fitness()
         if ready.truncate_from is not None:
             assert ready.truncate_from > self.applied_index, "an applied entry is never truncated"
             self.log.truncate_from(ready.truncate_from)

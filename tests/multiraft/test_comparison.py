@@ -34,6 +34,7 @@ class Group:
         self.voters = [NodeId(node) for node in range(1, voters + 1)]
         self.older = older
         self.replicas = {node: Comparison(node) for node in self.voters}
+        self.leader = 1
 
     def reach(self, index: int, **states: bytes) -> None:
         """Replicas n1, n2, ... reach the point with these states; the mark is twice the point."""
@@ -45,6 +46,9 @@ class Group:
         """One question to each follower and its answer; what was asked and told."""
         sent = None
         asker = self.replicas[NodeId(leader)]
+        if leader != self.leader:
+            self.leader = leader
+            asker.lead()
         for follower in self.voters:
             if follower == leader or (to is not None and follower not in to):
                 continue
@@ -135,7 +139,8 @@ def test_one_that_was_outvoted_disputes_nothing_while_another_is_away(asker: int
     group.heartbeat(asker, to=[1])
     assert group.replicas[NodeId(asker)].trust is TRUSTED
     group.reach(20, **{f"n{away}": WORSE})
-    group.heartbeat(asker)
+    for _ in range(2):
+        group.heartbeat(asker)
     assert group.replicas[NodeId(asker)].trust is DISPUTED
 
 
@@ -263,3 +268,77 @@ def test_a_leader_that_claims_an_agreement_far_ahead_ends_no_comparison() -> Non
     assert replica.trust is TRUSTED
     replica.heard(Question(agreed_index=LogIndex(10), agreed_digest=BAD), NodeId(3))
     assert replica.trust is DIVERGED, "the next leader is heard"
+
+
+@pytest.mark.parametrize("disputed", [False, True])
+@pytest.mark.parametrize("claimed", [0, 10, 20, 30, 1 << 63, (1 << 64) - 1])
+@pytest.mark.parametrize("honest", [1, 2, 3])
+def test_what_a_leader_that_lies_has_said_ends_with_its_leadership(
+    honest: int, claimed: int, *, disputed: bool
+) -> None:
+    """Replica 3 lies once. Then another leads, or 3 again, which has restarted."""
+    group = Group(3)
+    group.reach(10, n1=GOOD, n2=GOOD, n3=GOOD)
+    for _ in range(2):
+        group.heartbeat()
+    group.reach(20, n1=GOOD, n2=GOOD, n3=GOOD)
+    lie = Question(LogIndex(0), LogIndex(claimed), BAD if claimed else b"", disputed)
+    for node in (1, 2):
+        group.replicas[NodeId(node)].heard(lie, NodeId(3))
+    group.leader = 3
+    group.replicas[NodeId(3)] = Comparison(NodeId(3))
+    group.reach(20, n3=GOOD)
+    for _ in range(2):
+        sent = group.heartbeat(honest)
+    assert (sent.agreed_index, sent.agreed_digest, sent.disputed) == (20, GOOD, False)
+    assert group.trust == [TRUSTED] * 3
+    group.reach(30, n1=GOOD, n2=BAD, n3=GOOD)
+    for _ in range(2):
+        group.heartbeat(honest)
+    assert group.trust == [TRUSTED, DIVERGED, TRUSTED], "states are still compared"
+
+
+def test_a_claimed_dispute_ends_with_its_leader_where_there_is_no_point_to_ask_for() -> None:
+    group = Group(3)
+    for node in (1, 2):
+        group.replicas[NodeId(node)].heard(Question(disputed=True), NodeId(3))
+    assert group.trust == [DISPUTED, DISPUTED, TRUSTED]
+    assert group.heartbeat(2, to=[1]) == Question()
+    assert group.trust == [TRUSTED] * 3
+
+
+def test_a_dispute_is_found_again_by_the_next_leader() -> None:
+    group = Group(3)
+    group.reach(10, n1=GOOD, n2=BAD, n3=WORSE)
+    for _ in range(2):
+        group.heartbeat()
+    for _ in range(2):
+        assert group.heartbeat(2).agreed_index == 0
+    assert group.trust == [DISPUTED] * 3
+
+
+def test_a_new_leader_asks_for_its_newest_point_though_another_has_counted_it() -> None:
+    group = Group(3)
+    for index, leader in ((10, 1), (20, 2)):
+        group.reach(index, n1=GOOD, n2=GOOD, n3=GOOD)
+        group.heartbeat(leader)
+        assert group.heartbeat(leader).agreed_index == index
+    sent = group.heartbeat(1, to=[2])
+    assert (sent.point, sent.agreed_index) == (20, 0)
+    assert group.heartbeat(1).agreed_index == 20
+
+
+def test_an_outvoted_replica_stays_so_though_the_next_leader_agrees_at_an_older_point() -> None:
+    """Replica 3 has not compacted any further, and 1 has not got to the latest agreement."""
+    group = Group(3)
+    group.reach(10, n1=GOOD, n2=GOOD, n3=GOOD)
+    group.reach(20, n1=BAD, n2=GOOD, n3=GOOD)
+    group.heartbeat(2)
+    group.heartbeat(2)
+    group.replicas[NodeId(3)] = Comparison(NodeId(3))
+    group.reach(10, n3=GOOD)
+    ahead = Question(agreed_index=LogIndex(30), agreed_digest=GOOD)
+    group.replicas[NodeId(1)].heard(ahead, NodeId(2))
+    for _ in range(2):
+        assert group.heartbeat(3).agreed_index in (0, 10)
+    assert group.trust == [DIVERGED, TRUSTED, TRUSTED]

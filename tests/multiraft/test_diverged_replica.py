@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from raftlog.comparison import Trust, questions
+from raftlog.comparison import Question, Trust, asking, questions
 from raftlog.core.membership import Membership, MembershipAt, Memberships
 from raftlog.core.messages import Heartbeat
 from raftlog.core.ready import Role
@@ -134,6 +134,22 @@ def test_one_leader_s_word_stops_reads_and_no_election(confirms: bool) -> None:
     for _ in range(8 * TIMING.election_ticks_min * confirms):
         replica.raft.tick()
     assert replica.raft.role is (Role.FOLLOWER if confirms else Role.LEADER), "it tries no more"
+
+
+@pytest.mark.parametrize("what", ["states", "histories"])
+def test_the_next_leader_repeats_no_word_of_one_that_lied(what: str) -> None:
+    driver = Driver()
+    replica = driver.replica
+    said = questions(heartbeat(replica, 3, term=1))
+    lie = said[0]._replace(agreed_index=LogIndex(1 << 63), agreed_digest=b"x" * 8, disputed=True)
+    told = (lie, said[1]) if what == "states" else (said[0], lie)
+    replica.step(asking(heartbeat(replica, 3, term=1), *told))
+    driver.advance()
+    comparison = getattr(replica, what)
+    assert comparison.trust is Trust.DISPUTED
+    driver.lead(term=2)
+    assert (comparison.trust, replica.troubles) == (Trust.TRUSTED, frozenset())
+    assert questions(driver.heartbeat()) == (Question(), Question())
 
 
 def test_a_change_of_the_state_is_reported_once() -> None:
