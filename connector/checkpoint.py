@@ -308,7 +308,10 @@ def _ours(position: str) -> Mapping[str, Any] | None:
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text)
+        found = json.loads(text)
+        if "\\u" in text:  # half a character that an escape stands for could not be sent or shown
+            json.dumps(found, ensure_ascii=False).encode()
+        return found
     except RecursionError:
         raise Unreadable(f"{text[:40]!r} is too deeply nested") from None
     except ValueError as error:

@@ -141,7 +141,9 @@ def test_a_fifo_and_a_deep_text_are_damage_that_has_a_name(tmp_path, file):
     assert damaged(folder)[file] == f"{str(path)!r} is not a regular file"
 
 
-@pytest.mark.parametrize("text", ["", "[]", "3", "{}", '{"id":', '{"id":7}', '{"id":""}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "3", "{}", '{"id":', '{"id":7}', '{"id":""}', r'{"id":"\ud800"}']
+)
 def test_a_damaged_metadata_is_damage_and_no_new_query(folder, text):
     folder.damage("metadata", text)
     assert list(damaged(folder)) == ["metadata"]
