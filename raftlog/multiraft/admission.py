@@ -13,6 +13,7 @@ from raftlog.multiraft.compaction import Compactions
 from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.full_disks import FullDisks
 from raftlog.multiraft.local_replica import LocalReplica
+from raftlog.storage.frames import FRAME_HEADER_BYTES
 
 ROOM_MADE_BYTES_MAX = 64 * 1024
 """What clients may write into one group to make room, for each time that the disk is full: those
@@ -20,7 +21,8 @@ without every right, and as much those that have every right. No setting: hundre
 callers that repeat them cannot use up the reserve."""
 
 ROOM_MADE_SHARE_BYTES = 16 * 1024
-"""What one principal without every right, or one node that registers, may write of it."""
+"""What one principal without every right, or one node that registers, may write of it. In all
+groups together it has as much as a job may write on a full disk (`NodeDisk.spare_bytes`)."""
 
 _ALL_SHARES = "*"
 
@@ -67,9 +69,9 @@ class Admission:
         self._compactions = compactions
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._room_made: Counter[tuple[GroupId, str]] = Counter()
-        """The bytes of what was to make room, by group and share, while the disk is full for the
-        `_times_full`-th time."""
+        self._room_made: Counter[tuple[GroupId | None, str]] = Counter()
+        """The bytes of what was to make room, by group (None: all) and share, while the disk is
+        full for the `_times_full`-th time."""
         self._times_full = 0
 
     @property
@@ -110,12 +112,17 @@ class Admission:
         if self._times_full != self._disk.times_full:
             self._times_full = self._disk.times_full
             self._room_made.clear()
-        bounds = {(local.group, _ALL_SHARES if share else ""): ROOM_MADE_BYTES_MAX}
+        taken = FRAME_HEADER_BYTES + payload.size
+        bounds: dict[tuple[GroupId | None, str], int] = {
+            (local.group, _ALL_SHARES if share else ""): ROOM_MADE_BYTES_MAX
+        }
         if share:
             bounds[local.group, share] = ROOM_MADE_SHARE_BYTES
-        if any(self._room_made[each] + payload.size > most for each, most in bounds.items()):
+            if spare_bytes := self._disk.spare_bytes:
+                bounds[None, share] = spare_bytes
+        if any(self._room_made[each] + taken > most for each, most in bounds.items()):
             raise self.own(full)
-        self._room_made.update(dict.fromkeys(bounds, payload.size))
+        self._room_made.update(dict.fromkeys(bounds, taken))
 
     def _check_room(self, local: LocalReplica) -> None:
         if (full := self._disk.full(local.group, has_body=True)) is not None:

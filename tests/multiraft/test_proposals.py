@@ -29,6 +29,7 @@ from raftlog.multiraft.admission import (
     ROOM_MADE_SHARE_BYTES,
     RoomUse,
 )
+from raftlog.storage.frames import FRAME_HEADER_BYTES
 from raftlog.wire.codec import encode_command
 from tests.multiraft.compaction_scene import Scene
 from tests.multiraft.leading import THREE, TIMING, LeadingNode, heartbeat
@@ -86,7 +87,7 @@ def test_what_makes_room_on_a_full_disk_takes_little_of_its_reserve() -> None:
     node = LeadingNode(topics=2)
     one, other = node.local(1), node.local(2)
     node.multiraft.admission._disk._freed_for = DiskFull(file="a log")
-    trim, use = Payload(bytes(ROOM_MADE_BYTES_MAX // 4), b""), RoomUse(makes_room=True)
+    trim, use = payload_that_takes(ROOM_MADE_BYTES_MAX // 4), RoomUse(makes_room=True)
     for _ in range(4):
         node.multiraft.admission.check(one, trim, use)
     with pytest.raises(DiskFull):
@@ -102,7 +103,7 @@ def test_what_makes_room_on_a_full_disk_is_shared_out() -> None:
     node = LeadingNode()
     admission, local = node.multiraft.admission, node.local(1)
     admission._disk._freed_for = DiskFull(file="a log")
-    command, admins = Payload(bytes(ROOM_MADE_SHARE_BYTES // 2), b""), RoomUse(makes_room=True)
+    command, admins = payload_that_takes(ROOM_MADE_SHARE_BYTES // 2), RoomUse(makes_room=True)
     for number in range(ROOM_MADE_BYTES_MAX // ROOM_MADE_SHARE_BYTES):
         use = admins._replace(share=f"token:{number}")
         for _ in range(2):
@@ -111,10 +112,30 @@ def test_what_makes_room_on_a_full_disk_is_shared_out() -> None:
             admission.check(local, command, use)
     with pytest.raises(DiskFull):
         admission.check(local, command, admins._replace(share="token:last"))
-    for _ in range(ROOM_MADE_BYTES_MAX // command.size):
+    for _ in range(2 * ROOM_MADE_BYTES_MAX // ROOM_MADE_SHARE_BYTES):
         admission.check(local, command, admins)
     with pytest.raises(DiskFull):
         admission.check(local, command, admins)
+
+
+def test_one_principal_cannot_use_up_the_reserve_by_many_topics() -> None:
+    node = LeadingNode(topics=20)
+    admission = node.multiraft.admission
+    disk = admission._disk
+    disk._reserve.byte_count = 16 * 8 * ROOM_MADE_SHARE_BYTES
+    disk._freed_for = DiskFull(file="a log")
+    command, use = payload_that_takes(ROOM_MADE_SHARE_BYTES), RoomUse(makes_room=True, share="a")
+    for group in range(1, 9):
+        admission.check(node.local(group), command, use)
+    with pytest.raises(DiskFull):
+        admission.check(node.local(9), command, use)
+    admission.check(node.local(9), command, use._replace(share="b"))
+    admission.check(node.local(10), command, use._replace(share=""))
+
+
+def payload_that_takes(byte_count: int) -> Payload:
+    """Of the log, with what comes before it there."""
+    return Payload(bytes(byte_count - FRAME_HEADER_BYTES), b"")
 
 
 OF_ADMINS_AND_NODES = {

@@ -23,6 +23,7 @@ from raftlog.server import registration
 from raftlog.server.node import Node
 from raftlog.server.scrapes import Scrapes
 from raftlog.server.services import Services, _check_not_trimmed
+from raftlog.storage.frames import FRAME_HEADER_BYTES
 from raftlog.wire import calls, kv_calls
 from raftlog.wire.reader_positions import ReaderPosition
 from raftlog.wire.traced import TracedEntry
@@ -237,12 +238,12 @@ def test_a_registration_writes_little(monkeypatch: pytest.MonkeyPatch) -> None:
         assert max(sizes) < 2_000
         node.multiraft.admission._disk._freed_for = DiskFull(file="a log")
         registered = len(sizes)
-        for _ in range(ROOM_MADE_SHARE_BYTES // sizes[0]):
+        for _ in range(ROOM_MADE_SHARE_BYTES // (FRAME_HEADER_BYTES + sizes[0])):
             await register(())
         assert set(sizes[registered:]) == {sizes[0]}
         with pytest.raises(DiskFull):
             await register(())
-        trim = Payload(bytes(ROOM_MADE_SHARE_BYTES), b"")
+        trim = Payload(bytes(ROOM_MADE_SHARE_BYTES - FRAME_HEADER_BYTES), b"")
         check(local, trim, RoomUse(makes_room=True, share="token:ada"))
 
     asyncio.run(served(empty_disk(), work))
