@@ -17,8 +17,8 @@ _TOLD_TICKS = 100
 the node's log and nothing else, so it is no setting."""
 
 _COMMAND_BYTES_MAX = 2 * 1024 * 1024
-"""Once the commands of a frame that were checked have so many bytes, without the records beside
-them, no further one is. No setting: it bounds for how long the loop stands still.
+"""Bytes of the commands of one frame, without the records beside them, after which no further one
+is checked. No setting: it bounds for how long the loop stands still.
 
 An outbox puts less than 1 MiB into a frame before the last message of it. So that one's first entry
 is checked, however long it is, and the others unless `raft.append_bytes_max` is above 1 MiB."""
