@@ -9,7 +9,6 @@ both.
 from __future__ import annotations
 
 import os
-import re
 import ssl
 import stat
 from collections.abc import Callable, Sequence
@@ -37,8 +36,6 @@ _FILE_BYTES_MAX = 1 << 20
 """The longest file that is read; no setting: all of the world's public authorities need a quarter
 of it. An option may name any file, such as a device without end."""
 
-_PEER_NAME = re.compile(r"node-[0-9]+\..+\.raftlog\.internal", re.ASCII | re.IGNORECASE)
-
 ChannelOptions: TypeAlias = Sequence[tuple[str, int | str]]
 
 
@@ -49,7 +46,9 @@ def peer_name(cluster_id: str, node: int) -> str:
 
 def is_peer_name(name: str) -> bool:
     """Is it such a name, of whichever cluster?"""
-    return _PEER_NAME.fullmatch(name) is not None
+    kind, _, rest = name.lower().partition("-")
+    number, _, domain = rest.partition(".")
+    return kind == "node" and number.isdecimal() and domain.endswith(".raftlog.internal")
 
 
 def node_of(name: str, cluster_id: str) -> NodeId | None:
