@@ -155,16 +155,19 @@ class StagesFile:
             raise CorruptFile(file=file.path, position=walk.end, problem=problem)
 
     def __contains__(self, index: int) -> bool:
+        return self._row(index) is not None
+
+    def _row(self, index: int) -> int | None:
         indexes = self._frames.indexes
         row = bisect_left(indexes, index)
-        return row < len(indexes) and indexes[row] == index
+        return row if row < len(indexes) and indexes[row] == index else None
 
     def _place(self, index: int) -> _Place:
         """Raises `KeyError` if it does not hold the entry."""
-        if index not in self:
+        row = self._row(index)
+        if row is None:
             raise KeyError(index)
         frames = self._frames
-        row = bisect_left(frames.indexes, index)
         frame = EntryFrame(
             entry_index=index,
             position=frames.positions[row],

@@ -126,11 +126,11 @@ class ImageFetches:
         self._received: dict[GroupId, list[HistoryInfo]] = {}
         """History files that came whole in a fetch that ended before its last file came."""
         self._resting: dict[tuple[GroupId, NodeId], int] = {}
+        """For how many ticks nothing is fetched from a node that gave what is of no use."""
         self._switched: Counter[GroupId] = Counter()
         """How often the source was changed since an image came, or was of no use any more."""
         self._refused: dict[GroupId, tuple[NodeId, str]] = {}
         """Who gave a damaged file at last, and its name: they are told with the next request."""
-        """For how many ticks nothing is fetched from a node that gave what is of no use."""
         self._stopped = False
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import json
 from collections.abc import Iterator
 from functools import lru_cache
@@ -197,11 +198,10 @@ def conform(
         except pa.ArrowException as error:
             line = f"  {field.name}: {error}"
             raise SchemaMismatch(topic=topic, difference=line) from error
-        part = _forbidden_null(column, field)
-        if part is not None:
+        if _forbidden_null(column, field) is not None:
+            row = _first_row(column, field)
+            part = _forbidden_null(column.slice(row, 1), field)
             line = f"  {part}: a null, where the topic allows none"
-            each_row = range(batch.num_rows)
-            row = next(n for n in each_row if _forbidden_null(column.slice(n, 1), field))
             raise mismatch(topic, line, (rows_before + row,))
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, schema=wanted)
@@ -264,6 +264,15 @@ def _forbidden_null(column: pa.Array[Any], field: pa.Field[Any], path: str = "")
         if found is not None:
             return found
     return None
+
+
+def _first_row(column: pa.Array[Any], field: pa.Field[Any]) -> int:
+    """The first row with a null that is forbidden, of a column that has one."""
+
+    def is_in_first(count: int) -> bool:
+        return _forbidden_null(column.slice(0, count), field) is not None
+
+    return bisect.bisect_left(range(1, len(column)), x=True, key=is_in_first)
 
 
 def _parts(column: Any, kind: pa.DataType) -> list[tuple[pa.Array[Any], pa.Field[Any]]]:

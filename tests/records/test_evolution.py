@@ -215,6 +215,21 @@ def test_a_column_that_may_not_be_null_must_be_there() -> None:
         conform(pa.RecordBatch.from_pydict({"delay": [1]}), LATER, "flights")
 
 
+def test_the_first_row_with_a_null_that_is_not_allowed_is_named_with_its_own_part() -> None:
+    schema = schema_of("at STRUCT<x: BIGINT NOT NULL, y: BIGINT NOT NULL>")
+    whole = {"x": 1, "y": 1}
+    rows = [whole] * 70_000
+    rows[50_000], rows[60_000] = {"x": 1, "y": None}, {"x": None, "y": 1}
+    batch = pa.RecordBatch.from_pydict({"at": rows})
+    for batches, before, part, row in (
+        (batch, 7, "at.y", 50_007), (batch.slice(50_001), 0, "at.x", 9_999),
+        (batch.slice(60_000, 1), 0, "at.x", 0),
+    ):  # fmt: skip
+        with pytest.raises(SchemaMismatch, match=f"{part}: a null") as caught:
+            conform(batches, schema, "places", before)
+        assert caught.value.rows == (row,)
+
+
 # ---------------------------------------------------------------- within nested types
 
 PLACES = schema_of("at STRUCT<x: INT>, by MAP<STRING, ARRAY<STRUCT<x: INT>>>")

@@ -278,7 +278,7 @@ class Held:
         self.who: Caller | None = EVE
         """As it is known now; None: it is known no more."""
         self.served: Caller | None = None
-        """For whom the last call was answered."""
+        """The caller that the last call was answered for."""
 
     def call(self, call: Any, request: bytes, reply: Any) -> asyncio.Task[bytes]:
         async def serve(*_: object) -> Any:
