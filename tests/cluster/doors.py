@@ -76,9 +76,10 @@ class Door(NamedTuple):
         def shake_hands() -> bool:
             plain = self.knock(host)
             plain.settimeout(10 * SOCKET_TIMEOUT_S)
+            ends = (ConnectionError, TimeoutError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
             try:
                 made.append(self.tls.wrap_socket(plain, server_hostname="127.0.0.1"))
-            except (ConnectionError, TimeoutError, ssl.SSLEOFError):  # the server is being replaced
+            except ends:  # the server is being replaced
                 plain.close()
                 return False
             made[0].settimeout(SOCKET_TIMEOUT_S)
